@@ -1,0 +1,15 @@
+//! pi-legion: one session commands many child agents.
+//!
+//! This file declares the modules and exports the root module; everything else lives in them.
+//! Imports point downwards only, in the order of the declarations below (`docs/architecture.md`).
+
+pub mod clock;
+pub mod core;
+pub mod error;
+
+pub mod cards;
+pub mod ledger;
+pub mod session;
+pub mod settings;
+
+pub mod runs;
