@@ -1,0 +1,241 @@
+//! The loader (01 §2). Libraries are never unloaded; the same file twice gives the same extension.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::SystemTime,
+};
+
+use abi_stable::{
+    library::{LibraryError, RootModule as _, RootModuleError, lib_header_from_path},
+    std_types::{RResult, RString},
+};
+
+use crate::{
+    error::{AbiError, codes},
+    ffi::ExtensionModRef,
+    info::{ExtensionInfo, HostInfo},
+    sdk::{
+        decode, encode,
+        host::{self, ExtensionHandle},
+    },
+};
+
+/// Why a library is no extension for this host. Each text names the file and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    #[error("extension library not found: {path}; build it, or set PI_LEGION_LIB_DIR to its directory")]
+    Missing { path: PathBuf },
+    #[error("{path} is not a loadable library ({reason}); give the path of the built extension library")]
+    NotALibrary { path: PathBuf, reason: String },
+    #[error("{path} exports no extension root module; build it as a cdylib that calls export_extension!")]
+    NoRootModule { path: PathBuf },
+    #[error(
+        "{path} was built with another abi_stable version than {expected}; rebuild it against this host's host-abi"
+    )]
+    OtherAbiStable { path: PathBuf, expected: &'static str },
+    #[error("{path} was built with host-abi {found}, this host has {expected}; rebuild it, or update the host")]
+    Version { path: PathBuf, expected: String, found: String },
+    #[error(
+        "{path} has another layout of the root module: {cause}; rebuild it against this host's host-abi {expected}"
+    )]
+    Layout { path: PathBuf, expected: &'static str, cause: String, full: String },
+    #[error("{path} failed to start: {message}")]
+    Init { path: PathBuf, message: String },
+    #[error("{path} panicked while starting: {message}; report it to the extension's author")]
+    Panicked { path: PathBuf, message: String },
+}
+
+impl LoadError {
+    /// The whole report for the log, where the message holds only its first cause.
+    pub fn full_report(&self) -> Option<&str> {
+        match self {
+            Self::Layout { full, .. } => Some(full),
+            _ => None,
+        }
+    }
+}
+
+/// A library that was loaded and whose layout fits; [`LoadedExtension::start`] brings it to life.
+#[derive(Debug)]
+pub struct LoadedExtension {
+    path: PathBuf,
+    info: ExtensionInfo,
+    module: ModuleRef,
+    stamp: Option<(SystemTime, u64)>,
+    started: Mutex<Option<ExtensionHandle>>,
+}
+
+struct ModuleRef(ExtensionModRef);
+
+impl std::fmt::Debug for ModuleRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ModuleRef")
+    }
+}
+
+fn registry() -> &'static Mutex<HashMap<PathBuf, Arc<LoadedExtension>>> {
+    static REGISTRY: OnceLock<Mutex<HashMap<PathBuf, Arc<LoadedExtension>>>> = OnceLock::new();
+    REGISTRY.get_or_init(Mutex::default)
+}
+
+/// Loads the library at `path`, or gives the one that was loaded from there before.
+///
+/// # Errors
+/// [`LoadError`], one variant per cause.
+pub fn load(path: &Path) -> Result<Arc<LoadedExtension>, LoadError> {
+    let Ok(canonical) = path.canonicalize() else {
+        return Err(LoadError::Missing { path: path.to_owned() });
+    };
+    let mut registry = registry().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(loaded) = registry.get(&canonical) {
+        return Ok(Arc::clone(loaded));
+    }
+    let loaded = Arc::new(open(&canonical)?);
+    registry.insert(canonical, Arc::clone(&loaded));
+    Ok(loaded)
+}
+
+fn open(path: &Path) -> Result<LoadedExtension, LoadError> {
+    let stamp = stamp(path);
+    // Not `RootModule::load_from_file`: that caches one module per type and would give the first library
+    // for every later path.
+    let header = lib_header_from_path(path).map_err(|error| from_library(path, error))?;
+    let expected = ExtensionModRef::VERSION_STRINGS;
+    let found = header.version_strings();
+    if !compatible(expected.version.as_str(), found.version.as_str()) {
+        return Err(LoadError::Version {
+            path: path.to_owned(),
+            expected: expected.version.to_string(),
+            found: found.version.to_string(),
+        });
+    }
+    let module = header.init_root_module::<ExtensionModRef>().map_err(|error| from_library(path, error))?;
+    let info = (module.info())();
+    let info =
+        decode("info", &info).map_err(|error| LoadError::Init { path: path.to_owned(), message: error.message })?;
+    Ok(LoadedExtension { path: path.to_owned(), info, module: ModuleRef(module), stamp, started: Mutex::default() })
+}
+
+/// Semver: below 1.0 the minor version must be equal, above it the major one; patches load each other.
+fn compatible(a: &str, b: &str) -> bool {
+    fn breaking(version: &str) -> (&str, Option<&str>) {
+        let mut parts = version.split('.');
+        match (parts.next().unwrap_or_default(), parts.next()) {
+            ("0", minor) => ("0", minor),
+            (major, _) => (major, None),
+        }
+    }
+    breaking(a) == breaking(b)
+}
+
+fn from_library(path: &Path, error: LibraryError) -> LoadError {
+    let path = path.to_owned();
+    match error {
+        LibraryError::OpenError { err, .. } => LoadError::NotALibrary { path, reason: err.to_string() },
+        LibraryError::GetSymbolError { .. } => LoadError::NoRootModule { path },
+        LibraryError::InvalidAbiHeader(_) | LibraryError::InvalidCAbi { .. } => {
+            LoadError::OtherAbiStable { path, expected: "0.11" }
+        }
+        LibraryError::IncompatibleVersionNumber { expected_version, actual_version, .. } => {
+            LoadError::Version { path, expected: expected_version.to_string(), found: actual_version.to_string() }
+        }
+        LibraryError::AbiInstability(report) => {
+            let full = report.to_string();
+            LoadError::Layout { path, expected: env!("CARGO_PKG_VERSION"), cause: first_cause(&full), full }
+        }
+        LibraryError::RootModule { err: RootModuleError::Unwound, .. } => {
+            LoadError::Panicked { path, message: "its root module".to_owned() }
+        }
+        other => LoadError::Init { path, message: first_cause(&other.to_string()) },
+    }
+}
+
+/// The first lines of a layout report, which runs to hundreds of lines.
+fn first_cause(report: &str) -> String {
+    let lines: Vec<&str> = report.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let start = lines.iter().position(|line| line.starts_with("Error:")).unwrap_or(0);
+    let mut cause = lines[start.min(lines.len())..].iter().take(3).copied().collect::<Vec<_>>().join(" ");
+    if cause.chars().count() > 240 {
+        cause = cause.chars().take(240).collect::<String>() + "…";
+    }
+    cause
+}
+
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let meta = path.metadata().ok()?;
+    Some((meta.modified().ok()?, meta.len()))
+}
+
+impl LoadedExtension {
+    /// Canonical path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the library says of itself.
+    pub fn info(&self) -> &ExtensionInfo {
+        &self.info
+    }
+
+    /// Whether the file on disk is no longer the one that runs (ABI-23): restart to use the new build.
+    pub fn changed_on_disk(&self) -> bool {
+        stamp(&self.path) != self.stamp
+    }
+
+    /// Calls `init`, once per library and process; later calls give the running extension and drop `host`.
+    ///
+    /// # Errors
+    /// `init` erred or panicked; it may be tried again.
+    pub fn start(&self, host: impl host::Host, info: &HostInfo) -> Result<ExtensionHandle, LoadError> {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = started.as_ref() {
+            return Ok(handle.clone());
+        }
+        let failed = |error: AbiError| {
+            let (path, message) = (self.path.clone(), error.message);
+            if error.code == codes::PANIC {
+                LoadError::Panicked { path, message }
+            } else {
+                LoadError::Init { path, message }
+            }
+        };
+        let json = encode("init", info).map_err(failed)?;
+        match (self.module.0.init())(host::boxed(host), RString::from(json)) {
+            RResult::ROk(extension) => {
+                let handle = ExtensionHandle::new(extension);
+                *started = Some(handle.clone());
+                Ok(handle)
+            }
+            RResult::RErr(json) => Err(failed(AbiError::from_json(&json))),
+        }
+    }
+}
+
+/// File name of the extension `name` (`legion_ext`) on this platform (ABI-24).
+pub fn library_file_name(name: &str) -> String {
+    format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX)
+}
+
+/// Looks for an extension's file: the explicit path, then `lib_dir` (`PI_LEGION_LIB_DIR`), then beside the
+/// addon or executable (ABI-24).
+///
+/// # Errors
+/// [`LoadError::Missing`] with the last place looked at.
+pub fn find(name: &str, explicit: Option<&Path>, lib_dir: Option<&Path>, beside: &Path) -> Result<PathBuf, LoadError> {
+    if let Some(path) = explicit {
+        return if path.is_file() { Ok(path.to_owned()) } else { Err(LoadError::Missing { path: path.to_owned() }) };
+    }
+    let file = library_file_name(name);
+    let places = lib_dir.into_iter().chain([beside]).map(|dir| dir.join(&file));
+    let mut last = beside.join(&file);
+    for place in places {
+        if place.is_file() {
+            return Ok(place);
+        }
+        last = place;
+    }
+    Err(LoadError::Missing { path: last })
+}
