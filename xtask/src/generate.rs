@@ -7,7 +7,7 @@ use crate::sh;
 /// A file of the checkout and what makes its text.
 type Generator = (&'static str, fn() -> String);
 
-const GENERATORS: &[Generator] = &[];
+const GENERATORS: &[Generator] = &[("docs/abi.md", host_abi::docs::abi_markdown)];
 
 /// Writes every file whose text has changed.
 pub fn write() -> Result<(), String> {

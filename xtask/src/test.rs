@@ -21,25 +21,33 @@ const TESTS: &str = "tests";
 
 /// Runs every step until one fails, then says how each went.
 pub fn run() -> Result<(), String> {
-    let mut lines = Vec::new();
-    for (at, (name, step)) in STEPS.iter().enumerate() {
-        println!("\n==> {}/{} {name}", at + 1, STEPS.len());
+    let (summary, outcome) = run_steps(STEPS);
+    println!("\n==> summary\n{summary}");
+    outcome
+}
+
+/// The closing lines, and the failure of the step that ended the run.
+fn run_steps(steps: &[Step]) -> (String, Result<(), String>) {
+    let mut summary = String::new();
+    let mut failure = None;
+    for (at, (name, step)) in steps.iter().enumerate() {
+        if failure.is_some() {
+            summary += &format!("  --   {name}\n");
+            continue;
+        }
+        println!("\n==> {}/{} {name}", at + 1, steps.len());
         let started = now();
         let outcome = step();
-        lines.push(format!("  {:<4} {name} ({:.1} s)", if outcome.is_ok() { "ok" } else { "FAIL" }, seconds(started)));
-        if let Err(message) = outcome {
-            lines.extend(STEPS[at + 1..].iter().map(|(name, _)| format!("  --   {name}")));
-            eprintln!("\n{message}");
-            println!("\n==> summary\n{}", lines.join("\n"));
-            // A runner of the tests prints its own count; before it nothing did.
-            if STEPS[..=at].iter().all(|(name, _)| *name != TESTS) {
-                println!("0 passed, 1 failed");
-            }
-            return Err(format!("xtask test: the step `{name}` failed; run it alone, mend it, and start again"));
-        }
+        let mark = if outcome.is_ok() { "ok" } else { "FAIL" };
+        summary += &format!("  {mark:<4} {name} ({:.1} s)\n", seconds(started));
+        failure = outcome.err().map(|message| (*name, message));
     }
-    println!("\n==> summary\n{}", lines.join("\n"));
-    Ok(())
+    let Some((name, message)) = failure else { return (summary, Ok(())) };
+    // The runners of tests print their own counts; a step before them did not.
+    if steps.iter().take_while(|(step, _)| *step != name).all(|(step, _)| *step != TESTS) && name != TESTS {
+        summary += "0 passed, 1 failed\n";
+    }
+    (summary, Err(format!("{message}\nxtask test: the step `{name}` failed")))
 }
 
 /// Fails with every finding, one per line.
@@ -69,4 +77,29 @@ fn now() -> Instant {
 
 fn seconds(started: Instant) -> f64 {
     started.elapsed().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: fn() -> Result<(), String> = || Ok(());
+    const BAD: fn() -> Result<(), String> = || Err("why".to_owned());
+
+    /// QLT-2
+    #[test]
+    fn the_first_failing_step_ends_the_run() {
+        let (summary, outcome) = run_steps(&[("a", GOOD), ("b", BAD), (TESTS, || panic!("comes after a failure"))]);
+        assert_eq!(outcome, Err("why\nxtask test: the step `b` failed".to_owned()));
+        let marks: Vec<_> = summary.lines().map(|line| line.split(" (").next().unwrap_or_default()).collect();
+        assert_eq!(marks, ["  ok   a", "  FAIL b", "  --   tests", "0 passed, 1 failed"]);
+    }
+
+    /// QLT-2
+    #[test]
+    fn the_count_is_left_to_the_test_runner_once_it_spoke() {
+        for steps in [&[(TESTS, BAD)] as &[Step], &[(TESTS, GOOD), ("doctests", BAD)], &[(TESTS, GOOD)]] {
+            assert!(!run_steps(steps).0.contains(" passed, "));
+        }
+    }
 }

@@ -58,7 +58,7 @@ fn module_imports(tree: &Tree, file: &SourceFile, place: &Place, findings: &mut 
         let Some(target) = in_crate(place, named) else { continue };
         let Some(target) = target.first() else { continue };
         let known = MODULES.iter().any(|(name, _)| name == target);
-        if known && target != own && *allowed != ANY && !allowed.contains(&target.as_str()) {
+        if known && target != own && *allowed != ANY && !allowed.split(' ').any(|module| module == target) {
             findings.push(Finding::new(
                 &file.path,
                 named.line,

@@ -5,109 +5,39 @@
 /// A module of `legion-ext/src` and the modules that it may import, in the order of part 00, top first.
 ///
 /// Every import points downwards in this table, except to `process`, which owns the whole and is handed to those who
-/// act. A module may always import itself, and `lib` everything.
-pub const MODULES: &[(&str, &[&str])] = &[
+/// act. A module may always import itself.
+#[rustfmt::skip]
+pub const MODULES: &[(&str, &str)] = &[
     // The root module: hands each entry of the ABI to the process.
     ("lib", ANY),
     // What lives once per process; it builds everything below, the edges included.
     ("process", ANY),
-    // The edges: tools and commands turn arguments into decisions and results into replies.
-    (
-        "tools",
-        &[
-            "commands",
-            "ui",
-            "process",
-            "mail",
-            "orchestrator",
-            "supervisor",
-            "runs",
-            "session",
-            "ledger",
-            "cards",
-            "settings",
-            "host",
-            "context",
-            "clock",
-            "error",
-            "core",
-        ],
-    ),
-    (
-        "commands",
-        &[
-            "ui",
-            "process",
-            "mail",
-            "orchestrator",
-            "supervisor",
-            "runs",
-            "session",
-            "ledger",
-            "cards",
-            "settings",
-            "host",
-            "context",
-            "clock",
-            "error",
-            "core",
-        ],
-    ),
+    // The edges: arguments become decisions, results become replies.
+    ("tools", "commands ui process mail orchestrator supervisor runs session ledger settings cards host context clock error core"),
+    ("commands", "ui process mail orchestrator supervisor runs session ledger settings cards host context clock error core"),
     // Views read models and write nothing: no orchestrator, no supervisor.
-    ("ui", &["runs", "session", "ledger", "cards", "settings", "host", "context", "clock", "error", "core"]),
-    (
-        "mail",
-        &[
-            "process",
-            "orchestrator",
-            "supervisor",
-            "runs",
-            "session",
-            "ledger",
-            "settings",
-            "host",
-            "context",
-            "clock",
-            "error",
-            "core",
-        ],
-    ),
-    (
-        "orchestrator",
-        &[
-            "process",
-            "supervisor",
-            "runs",
-            "session",
-            "ledger",
-            "cards",
-            "settings",
-            "host",
-            "context",
-            "clock",
-            "error",
-            "core",
-        ],
-    ),
+    ("ui", "runs session ledger settings cards host context clock error core"),
+    ("mail", "process orchestrator supervisor runs session ledger settings host context clock error core"),
+    ("orchestrator", "process supervisor runs session ledger settings cards host context clock error core"),
     // Live children without policy: it never asks what a card or a setting says.
-    ("supervisor", &["runs", "session", "ledger", "host", "context", "clock", "error", "core"]),
-    ("runs", &["session", "ledger", "settings", "host", "context", "clock", "error", "core"]),
-    // Four readers and writers of files, each for itself.
-    ("session", &["host", "context", "clock", "error", "core"]),
-    ("ledger", &["host", "context", "clock", "error", "core"]),
-    ("cards", &["host", "context", "clock", "error", "core"]),
-    ("settings", &["host", "context", "clock", "error", "core"]),
+    ("supervisor", "runs session ledger host context clock error core"),
+    ("runs", "session ledger settings host context clock error core"),
+    // Readers and writers of files. Settings override cards, and so speak in their words.
+    ("session", "host context clock error core"),
+    ("ledger", "host context clock error core"),
+    ("settings", "cards host context clock error core"),
+    ("cards", "host context clock error core"),
     // The narrow port over host-abi.
-    ("host", &["context", "clock", "error", "core"]),
-    ("context", &["clock", "error", "core"]),
-    ("clock", &["error", "core"]),
-    ("error", &["core"]),
+    ("host", "context clock error core"),
+    ("context", "clock error core"),
+    ("clock", "error core"),
+    ("error", "core"),
     // Pure decisions.
-    ("core", &[]),
+    ("core", ""),
 ];
 
 /// Stands for every module in [`MODULES`].
-pub const ANY: &[&str] = &["*"];
+pub const ANY: &str = "*";
 
 /// Dependencies of `legion-ext` that its `core` may name, besides `std`.
 pub const CORE_CRATES: &[&str] = &["serde", "thiserror"];

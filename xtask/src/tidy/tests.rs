@@ -262,7 +262,7 @@ fn module_trees_are_walked_through_every_form_of_declaration() {
 fn the_table_of_modules_has_no_cycle() {
     let position = |name: &str| MODULES.iter().position(|(module, _)| *module == name);
     for (at, (module, allowed)) in MODULES.iter().enumerate() {
-        for target in allowed.iter().filter(|target| !ANY.contains(target) && **target != "process") {
+        for target in allowed.split(' ').filter(|target| !target.is_empty() && *target != ANY && *target != "process") {
             let below =
                 position(target).unwrap_or_else(|| panic!("`{module}` may import `{target}`, which is no module"));
             assert!(below > at, "`{module}` may import `{target}`, which stands above it");
