@@ -1,1 +1,25 @@
-//! cards
+//! Role cards: found, parsed strictly, and described (02 §1–4).
+//!
+//! Parsing is pure: bytes in, [`AgentConfig`] or [`CardError`] out. Only `store` touches the file system. Nothing here
+//! chooses a model or launches anything.
+
+mod acceptance;
+mod catalog;
+mod error;
+mod parse;
+pub mod reader;
+pub mod stamp;
+mod store;
+mod types;
+mod yaml;
+
+pub use acceptance::parse_call_acceptance;
+pub use catalog::{Catalog, DefinitionWarning, Entry, ParsedCard, WarnOnce};
+pub use error::{CardError, CardProblem, Fault, Position, UnknownKey};
+pub use parse::{MAX_CARD_BYTES, parse_agent_document};
+pub use store::{BUNDLED_CARDS, CardStore, DefinitionRoots, UNTRUSTED_NOTICE};
+pub use types::{
+    AcceptanceLevel, AcceptanceRole, AcceptanceSpec, AgentConfig, AgentKind, CARD_KEYS, CENTURION, CardSource,
+    Criterion, DEFAULT_LOOP_NOTICE_MS, DEFAULT_MAX_RENEWALS, Evidence, OnBlocked, Output, Steer, SystemPromptMode,
+    ToolBlock, ToolBudget, TurnBudget,
+};
