@@ -14,9 +14,9 @@ const RULES: &str = "docs/spec/rules.txt";
 const TESTS: &str = "docs/spec/tests.txt";
 const OPEN: &str = "docs/spec/open-tests.txt";
 
-/// An id, and what may follow it to make a range that names nothing.
+/// An id, with what may stand before it (`part of 03-T12` claims nothing) and after it (a range names nothing).
 static ID: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\b(?:(?<test>\d{2}[a-z]?-T\d+)|(?<rule>[A-Z]{2,6}-\d+[a-z]?))\b(?<range>\s?(?:\.\.|…|–))?")
+    Regex::new(r"(?<part>\b(?:[Pp]art|half) of )?\b(?:(?<test>\d{2}[a-z]?-T\d+)|(?<rule>[A-Z]{2,6}-\d+[a-z]?))\b(?<range>\s?(?:\.\.|…|–))?")
         .expect("a constant pattern")
 });
 /// A must-have id in the name of a test function: `queue_05_t3`.
@@ -128,13 +128,21 @@ fn against_parts(root: &Path, rules: &List, tests: &List, findings: &mut Vec<Fin
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Rule,
+    Test,
+    /// Less than the whole of a must-have test, which stays open.
+    PartOfTest,
+}
+
 /// The must-have ids that tests name. Ids that do not exist are findings.
 fn named_by_tests(tree: &Tree, rules: &List, tests: &List, findings: &mut Vec<Finding>) -> BTreeMap<String, String> {
     let prefixes: BTreeSet<&str> = rules.by_id.keys().filter_map(|id| Some(id.split_once('-')?.0)).collect();
     let mut named = BTreeMap::new();
     for file in &tree.files {
         for test in &file.facts.tests {
-            let mut ids: Vec<(usize, String, bool)> = Vec::new();
+            let mut ids: Vec<(usize, String, Kind)> = Vec::new();
             for (line, text) in &test.docs {
                 let only_ids = is_list_of_ids(text);
                 for found in ID.captures_iter(text) {
@@ -148,13 +156,14 @@ fn named_by_tests(tree: &Tree, rules: &List, tests: &List, findings: &mut Vec<Fi
                                 "write out each id that this test proves",
                             ));
                         } else {
-                            ids.push((*line, id.as_str().to_owned(), true));
+                            let kind = if found.name("part").is_some() { Kind::PartOfTest } else { Kind::Test };
+                            ids.push((*line, id.as_str().to_owned(), kind));
                         }
                     } else if let Some(id) = found.name("rule") {
                         let prefix = id.as_str().split_once('-').map_or("", |(prefix, _)| prefix);
                         // `UTF-8` in a sentence is no id; `AMD-53` in a list of ids is a slip.
                         if prefixes.contains(prefix) || only_ids {
-                            ids.push((*line, id.as_str().to_owned(), false));
+                            ids.push((*line, id.as_str().to_owned(), Kind::Rule));
                         }
                     }
                 }
@@ -162,10 +171,10 @@ fn named_by_tests(tree: &Tree, rules: &List, tests: &List, findings: &mut Vec<Fi
             ids.extend(
                 IN_NAME
                     .captures_iter(&test.name)
-                    .map(|found| (test.line, format!("{}-T{}", &found[1], &found[2]), true)),
+                    .map(|found| (test.line, format!("{}-T{}", &found[1], &found[2]), Kind::Test)),
             );
-            for (line, id, is_test) in ids {
-                let list = if is_test { tests } else { rules };
+            for (line, id, kind) in ids {
+                let list = if kind == Kind::Rule { rules } else { tests };
                 match list.text(&id) {
                     None => findings.push(Finding::new(
                         &file.path,
@@ -179,7 +188,9 @@ fn named_by_tests(tree: &Tree, rules: &List, tests: &List, findings: &mut Vec<Fi
                         format!("names `{id}`, which is retired"),
                         "name the rule that took its place",
                     )),
-                    Some(_) if is_test => drop(named.entry(id).or_insert_with(|| format!("{}:{line}", file.path))),
+                    Some(_) if kind == Kind::Test => {
+                        named.entry(id).or_insert_with(|| format!("{}:{line}", file.path));
+                    }
                     Some(_) => {}
                 }
             }
@@ -210,7 +221,10 @@ fn open_list(tests: &List, open: &List, named: &BTreeMap<String, String>, findin
             report(format!("`{id}` is retired"), "take the line out");
         }
         if let Some(test) = named.get(id) {
-            report(format!("`{id}` is open, and {test} names it"), "take the line out: the list only shrinks");
+            report(
+                format!("`{id}` is open, and {test} names it"),
+                "take the line out: the list only shrinks (`part of <id>` claims nothing)",
+            );
         }
         if last.is_some_and(|last| last > position) {
             report(format!("`{id}` is out of order"), "keep the order of tests.txt");

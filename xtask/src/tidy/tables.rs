@@ -185,6 +185,8 @@ pub const BANS: &[Ban] = &[
         files: &[
             // Home of `spawn_scoped`.
             "legion-ext/src/context",
+            // Its sessions are tasks by nature, and its tasks carry no identity (ABI-9 is about extensions).
+            "native-host/src/",
         ],
         fix: "it loses the task-local identity; use `context::spawn_scoped`",
     },

@@ -169,6 +169,8 @@ fn ids_are_read_from_names_and_docs_but_not_from_ranges_and_prose() {
     assert!(helper[0].contains("no test names `05-T1`"), "the doc of a helper proves nothing: {helper:#?}");
     let slip = with("/// 05-T1, AMD-1\n#[test]\nfn t() {}\n");
     assert!(slip[0].contains("names `AMD-1`"), "{slip:#?}");
+    let part = with("/// Part of 05-T1, part of 05-T9\n#[test]\nfn t() {}\n");
+    assert!(part[0].contains("no test names `05-T1`") && part[1].contains("names `05-T9`"), "{part:#?}");
     let retired = with("/// 05-T1, 05-T3, ADM-2\n#[test]\nfn t() {}\n");
     assert_eq!(retired.iter().filter(|finding| finding.contains("which is retired")).count(), 2, "{retired:#?}");
 }
