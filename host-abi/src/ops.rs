@@ -9,15 +9,15 @@ use serde_json::Value;
 use crate::{gates::CustomMessage, info::HostInfo, scope::ScopeJson};
 
 /// An operation with an answer.
-pub trait Request: Serialize + DeserializeOwned + Send + Sync {
+pub trait Request: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The wire name.
     const OP: &'static str;
     /// What the host answers.
-    type Answer: Serialize + DeserializeOwned + Send;
+    type Answer: Serialize + DeserializeOwned + Send + 'static;
 }
 
 /// An operation without an answer.
-pub trait Post: Serialize + DeserializeOwned + Send + Sync {
+pub trait Post: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The wire name.
     const OP: &'static str;
 }

@@ -4,8 +4,10 @@
 //! Imports point downwards only, in the order of the declarations below (`docs/architecture.md`).
 
 pub mod clock;
+pub mod context;
 pub mod core;
 pub mod error;
+pub mod host;
 
 pub mod cards;
 pub mod ledger;
@@ -13,3 +15,5 @@ pub mod session;
 pub mod settings;
 
 pub mod runs;
+
+pub mod orchestrator;
