@@ -67,7 +67,7 @@ fn tests() -> Result<(), String> {
         return sh::cargo(&["nextest", "run", "--workspace"]);
     }
     println!("cargo-nextest is not installed; cargo test runs the same tests");
-    sh::cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])
+    sh::cargo(&["test", "--workspace", "--tests", "--no-fail-fast"])
 }
 
 #[expect(clippy::disallowed_methods, reason = "the duration of a step is shown to a person")]
