@@ -4,8 +4,8 @@
 
 /// A module of `legion-ext/src` and the modules that it may import, in the order of part 00, top first.
 ///
-/// Every import points downwards in this table, except to `process`, which owns the whole and is handed to those who
-/// act. A module may always import itself.
+/// Every import points downwards in this table; what an upper module gives a lower one comes as a trait of the lower
+/// one (`orchestrator::ports`). A module may always import itself.
 #[rustfmt::skip]
 pub const MODULES: &[(&str, &str)] = &[
     // The root module: hands each entry of the ABI to the process.
@@ -13,12 +13,12 @@ pub const MODULES: &[(&str, &str)] = &[
     // What lives once per process; it builds everything below, the edges included.
     ("process", ANY),
     // The edges: arguments become decisions, results become replies.
-    ("tools", "commands ui process mail orchestrator supervisor runs session ledger settings cards host context clock error core"),
-    ("commands", "ui process mail orchestrator supervisor runs session ledger settings cards host context clock error core"),
-    // Views read models and write nothing: no orchestrator, no supervisor.
-    ("ui", "runs session ledger settings cards host context clock error core"),
-    ("mail", "process orchestrator supervisor runs session ledger settings host context clock error core"),
-    ("orchestrator", "process supervisor runs session ledger settings cards host context clock error core"),
+    ("tools", "commands ui mail orchestrator supervisor runs session ledger settings cards host context clock error core"),
+    ("commands", "ui mail orchestrator supervisor runs session ledger settings cards host context clock error core"),
+    // Views read models (`orchestrator::report`) and write nothing.
+    ("ui", "orchestrator runs session ledger settings cards host context clock error core"),
+    ("mail", "orchestrator supervisor runs session ledger settings host context clock error core"),
+    ("orchestrator", "supervisor runs session ledger settings cards host context clock error core"),
     // Live children without policy: it never asks what a card or a setting says.
     ("supervisor", "runs session ledger host context clock error core"),
     ("runs", "session ledger settings host context clock error core"),
@@ -31,9 +31,9 @@ pub const MODULES: &[(&str, &str)] = &[
     ("host", "context clock error core"),
     ("context", "clock error core"),
     ("clock", "error core"),
-    ("error", "core"),
-    // Pure decisions.
-    ("core", ""),
+    // Pure decisions; what they refuse is told in the words of the one error.
+    ("core", "error"),
+    ("error", ""),
 ];
 
 /// Stands for every module in [`MODULES`].
