@@ -1,11 +1,13 @@
 //! Where answers come from: one trait for every model provider, and the registry that finds one.
 //!
 //! A provider turns a [`ModelRequest`] into one assistant message and tells its deltas on the way. It
-//! knows nothing of tools being run, of retries or of session files: the agent loop does these. Network providers implement the same trait.
+//! knows nothing of tools being run, of retries or of session files: the agent loop does these. The
+//! providers here are [`scripted`]; network providers implement the same trait.
 
 pub mod error;
 pub mod model;
 pub mod registry;
+pub mod scripted;
 
 use async_trait::async_trait;
 use serde_json::Value;

@@ -17,3 +17,6 @@ pub use message::{
     CustomMessage, Extra, Message, StopReason, SystemMessage, ToolCall, ToolResultMessage, Usage, UserMessage,
     blocks_text,
 };
+
+#[cfg(test)]
+mod tests;

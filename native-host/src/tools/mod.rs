@@ -7,7 +7,17 @@
 pub mod env;
 pub mod schema;
 
+mod bash;
+mod blocking;
+mod edit;
+mod find;
+mod grep;
+mod ls;
+mod mutation;
+mod paths;
+mod read;
 mod truncate;
+mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +108,19 @@ pub struct ToolOutput {
     pub terminate: bool,
 }
 
+/// All built-in tools.
+pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(read::Read::new()),
+        Arc::new(bash::Bash::new()),
+        Arc::new(edit::Edit::new()),
+        Arc::new(write::Write::new()),
+        Arc::new(grep::Grep::new()),
+        Arc::new(find::Find::new()),
+        Arc::new(ls::Ls::new()),
+    ]
+}
+
 /// The arguments to run `tool` with: brought into form and checked. The error is for the model.
 pub fn prepare_call(tool: &dyn Tool, input: Value) -> Result<Value, String> {
     let input = tool.prepare(input);
@@ -126,3 +149,6 @@ impl std::fmt::Debug for ToolContext {
         f.debug_struct("ToolContext").field("call_id", &self.call_id).field("cwd", &self.cwd).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

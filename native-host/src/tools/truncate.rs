@@ -13,6 +13,7 @@ pub const GREP_LINE_CHARS: usize = 500;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Truncation {
+    #[serde(skip)]
     pub content: String,
     pub truncated: bool,
     pub truncated_by: Option<Limit>,
