@@ -4,6 +4,7 @@ use rusqlite::params;
 
 use super::db::{Conn, Tx, unsigned};
 use super::error::LResult;
+use crate::core::usage::TokenUsage;
 
 /// Totals of a node over its whole transcript.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -12,6 +13,12 @@ pub struct UsageRow {
     pub tokens_in: u64,
     pub tokens_out: u64,
     pub cost_usd: f64,
+}
+
+impl From<&TokenUsage> for UsageRow {
+    fn from(usage: &TokenUsage) -> Self {
+        Self { tokens_in: usage.tokens_in(), tokens_out: usage.output, cost_usd: usage.cost_usd }
+    }
 }
 
 /// Writes a reading; each total keeps the higher of the stored and the new value. A cost that is not a finite number
