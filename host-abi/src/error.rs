@@ -70,6 +70,12 @@ impl AbiError {
         Self::new(codes::BAD_PAYLOAD, format!("{what}: {error}"))
     }
 
+    /// A payload that is wrong at `path`, such as `ctx.mode`; `.` is the whole of it.
+    pub fn bad_payload_at(what: &str, path: &str, error: &impl fmt::Display) -> Self {
+        let at = if path == "." { String::new() } else { format!("at {path}: ") };
+        Self::new(codes::BAD_PAYLOAD, format!("{what}: {at}{error}")).with_details(serde_json::json!({ "path": path }))
+    }
+
     pub fn unknown_op(op: &str) -> Self {
         Self::new(codes::UNKNOWN_OP, format!("unknown operation '{op}'")).with_details(serde_json::json!({ "op": op }))
     }

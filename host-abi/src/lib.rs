@@ -25,6 +25,9 @@ pub use load::{LoadError, LoadedExtension, find, library_file_name, load};
 /// Payloads above this are refused with `TOO_LARGE` (ABI-11).
 pub const MAX_PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
 
+/// The scope of what belongs to no session: `host.info`, `log` and `print` take it (ABI-1).
+pub const NO_SCOPE: u64 = 0;
+
 /// Version of this crate; patch versions load each other, a different minor below 1.0 does not (ABI-25).
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -2,13 +2,16 @@
 
 use std::{
     collections::HashMap,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::SystemTime,
 };
 
 use abi_stable::{
-    library::{LibraryError, RootModule as _, RootModuleError, lib_header_from_path},
+    library::{
+        AbiHeader, LibHeader, LibraryError, RawLibrary, RootModule as _, RootModuleError, lib_header_from_raw_library,
+    },
     std_types::{RResult, RString},
 };
 
@@ -33,9 +36,9 @@ pub enum LoadError {
     #[error("{path} exports no extension root module; build it as a cdylib that calls export_extension!")]
     NoRootModule { path: PathBuf },
     #[error(
-        "{path} was built with another abi_stable version than {expected}; rebuild it against this host's host-abi"
+        "{path} was built with abi_stable {found}, this host has {expected}; rebuild it against this host's host-abi"
     )]
-    OtherAbiStable { path: PathBuf, expected: &'static str },
+    OtherAbiStable { path: PathBuf, expected: String, found: String },
     #[error("{path} was built with host-abi {found}, this host has {expected}; rebuild it, or update the host")]
     Version { path: PathBuf, expected: String, found: String },
     #[error(
@@ -57,6 +60,9 @@ impl LoadError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// A library that was loaded and whose layout fits; [`LoadedExtension::start`] brings it to life.
 #[derive(Debug)]
@@ -86,9 +92,10 @@ fn registry() -> &'static Mutex<HashMap<PathBuf, Arc<LoadedExtension>>> {
 /// # Errors
 /// [`LoadError`], one variant per cause.
 pub fn load(path: &Path) -> Result<Arc<LoadedExtension>, LoadError> {
-    let Ok(canonical) = path.canonicalize() else {
-        return Err(LoadError::Missing { path: path.to_owned() });
-    };
+    let canonical = path.canonicalize().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => LoadError::Missing { path: path.to_owned() },
+        _ => LoadError::NotALibrary { path: path.to_owned(), reason: error.to_string() },
+    })?;
     let mut registry = registry().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = registry.get(&canonical) {
         return Ok(Arc::clone(loaded));
@@ -100,9 +107,7 @@ pub fn load(path: &Path) -> Result<Arc<LoadedExtension>, LoadError> {
 
 fn open(path: &Path) -> Result<LoadedExtension, LoadError> {
     let stamp = stamp(path);
-    // Not `RootModule::load_from_file`: that caches one module per type and would give the first library
-    // for every later path.
-    let header = lib_header_from_path(path).map_err(|error| from_library(path, error))?;
+    let header = header(path).map_err(|error| from_library(path, error))?;
     let expected = ExtensionModRef::VERSION_STRINGS;
     let found = header.version_strings();
     if !compatible(expected.version.as_str(), found.version.as_str()) {
@@ -113,10 +118,31 @@ fn open(path: &Path) -> Result<LoadedExtension, LoadError> {
         });
     }
     let module = header.init_root_module::<ExtensionModRef>().map_err(|error| from_library(path, error))?;
-    let info = (module.info())();
-    let info =
-        decode("info", &info).map_err(|error| LoadError::Init { path: path.to_owned(), message: error.message })?;
+    let info = read_info(&(module.info())()).map_err(|error| from_start(path, error))?;
     Ok(LoadedExtension { path: path.to_owned(), info, module: ModuleRef(module), stamp, started: Mutex::default() })
+}
+
+/// The root module's header.
+///
+/// Not by `RootModule::load_from_file`: that caches one module per type and would give the first library for
+/// every later path. The library stays open even when it is refused: it may have started threads by then.
+fn header(path: &Path) -> Result<&'static LibHeader, LibraryError> {
+    let library: &'static RawLibrary = Box::leak(Box::new(RawLibrary::load_at(path)?));
+    // SAFETY: the symbol is the one that abi_stable defines, and the library is never closed.
+    unsafe { lib_header_from_raw_library(library) }
+}
+
+/// A library whose `info` panicked answers with the error in its place.
+fn read_info(json: &str) -> Result<ExtensionInfo, AbiError> {
+    decode("info", json).map_err(|bad| match AbiError::from_json(json) {
+        error if error.code == codes::PANIC => error,
+        _ => bad,
+    })
+}
+
+fn from_start(path: &Path, error: AbiError) -> LoadError {
+    let (path, message) = (path.to_owned(), error.message);
+    if error.code == codes::PANIC { LoadError::Panicked { path, message } } else { LoadError::Init { path, message } }
 }
 
 /// Semver: below 1.0 the minor version must be equal, above it the major one; patches load each other.
@@ -134,11 +160,23 @@ fn compatible(a: &str, b: &str) -> bool {
 fn from_library(path: &Path, error: LibraryError) -> LoadError {
     let path = path.to_owned();
     match error {
-        LibraryError::OpenError { err, .. } => LoadError::NotALibrary { path, reason: err.to_string() },
-        LibraryError::GetSymbolError { .. } => LoadError::NoRootModule { path },
-        LibraryError::InvalidAbiHeader(_) | LibraryError::InvalidCAbi { .. } => {
-            LoadError::OtherAbiStable { path, expected: "0.11" }
+        LibraryError::OpenError { err, .. } => {
+            let reason = err.to_string();
+            // The loader of the platform puts the path before its reason.
+            let reason = reason.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&reason).to_owned();
+            LoadError::NotALibrary { path, reason }
         }
+        LibraryError::GetSymbolError { .. } => LoadError::NoRootModule { path },
+        LibraryError::InvalidAbiHeader(found) => LoadError::OtherAbiStable {
+            path,
+            expected: abi_stable_version(&AbiHeader::VALUE),
+            found: abi_stable_version(&found),
+        },
+        LibraryError::InvalidCAbi { found, .. } => LoadError::OtherAbiStable {
+            path,
+            expected: abi_stable_version(&AbiHeader::VALUE),
+            found: format!("another C ABI ({})", first_cause(&found.to_string())),
+        },
         LibraryError::IncompatibleVersionNumber { expected_version, actual_version, .. } => {
             LoadError::Version { path, expected: expected_version.to_string(), found: actual_version.to_string() }
         }
@@ -150,6 +188,14 @@ fn from_library(path: &Path, error: LibraryError) -> LoadError {
             LoadError::Panicked { path, message: "its root module".to_owned() }
         }
         other => LoadError::Init { path, message: first_cause(&other.to_string()) },
+    }
+}
+
+fn abi_stable_version(header: &AbiHeader) -> String {
+    if header.magic_string == AbiHeader::VALUE.magic_string {
+        format!("{}.{}", header.abi_major, header.abi_minor)
+    } else {
+        "of another kind".to_owned()
     }
 }
 
@@ -194,14 +240,7 @@ impl LoadedExtension {
         if let Some(handle) = started.as_ref() {
             return Ok(handle.clone());
         }
-        let failed = |error: AbiError| {
-            let (path, message) = (self.path.clone(), error.message);
-            if error.code == codes::PANIC {
-                LoadError::Panicked { path, message }
-            } else {
-                LoadError::Init { path, message }
-            }
-        };
+        let failed = |error| from_start(&self.path, error);
         let json = encode("init", info).map_err(failed)?;
         match (self.module.0.init())(host::boxed(host), RString::from(json)) {
             RResult::ROk(extension) => {

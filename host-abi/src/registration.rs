@@ -83,6 +83,32 @@ pub struct ToolDef {
     pub render_result: bool,
 }
 
+impl ToolDef {
+    /// A tool with what every tool has; the optional members are set by struct update.
+    pub fn new(
+        name: impl Into<String>,
+        label: impl Into<String>,
+        description: impl Into<String>,
+        parameters: Value,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            label: label.into(),
+            description: description.into(),
+            prompt_snippet: None,
+            prompt_guidelines: Vec::new(),
+            parameters,
+            output_schema: None,
+            execution_mode: None,
+            exposure: None,
+            annotations: None,
+            default_active: None,
+            render_call: false,
+            render_result: false,
+        }
+    }
+}
+
 /// Hints for the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

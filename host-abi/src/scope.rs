@@ -58,7 +58,10 @@ impl ExtensionScope {
         if schema != SCOPE_SCHEMA {
             return Err(format!("extensionScope has schema '{schema}'; this build reads '{SCOPE_SCHEMA}'"));
         }
-        serde_json::from_value(json.clone()).map_err(|error| format!("extensionScope cannot be read: {error}"))
+        serde_path_to_error::deserialize(json).map_err(|error| match error.path().to_string().as_str() {
+            "." => format!("extensionScope cannot be read: {}", error.inner()),
+            path => format!("extensionScope cannot be read at {path}: {}", error.inner()),
+        })
     }
 
     /// The wire form.

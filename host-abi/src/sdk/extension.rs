@@ -1,7 +1,10 @@
 //! For authors of extensions: implement [`Extension`], name it in
 //! [`export_extension!`](crate::export_extension), talk to the host through [`HostHandle`].
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use abi_stable::{
     erased_types::TD_Opaque,
@@ -9,13 +12,14 @@ use abi_stable::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{decode, encode, from_wire, to_wire};
+use super::{check_limit, decode, encode, from_wire, to_wire};
 use crate::{
+    NO_SCOPE,
     error::AbiError,
-    fence::guard,
+    fence::{self, Guarded, guard},
     ffi::{self, ExtensionBox, HostBox, JsonResult, ReplyBox},
     info::{AttachSpec, ExtensionInfo, HostInfo},
-    ops::{Post, Request},
+    ops::{Log, LogLevel, Post, Request},
     registration::Registrations,
 };
 
@@ -69,33 +73,68 @@ impl Invocation {
     }
 }
 
-/// The way back for one call. Dropping it unfinished fails the call in the host.
+/// The way back for one call. Dropping the last clone of it unfinished fails the call in the host.
 #[derive(Debug, Clone)]
-pub struct Responder(Arc<Slot>);
+pub struct Responder(Arc<Outbox>);
 
-struct Slot(Mutex<Option<ReplyBox>>);
+/// Progress and the answer of one call, sent in order. No lock is held while the host takes one, so that a
+/// host may call the extension from there.
+struct Outbox(Mutex<Outgoing>);
 
-impl std::fmt::Debug for Slot {
+struct Outgoing {
+    /// Away while a thread sends, and gone after the answer.
+    reply: Option<ReplyBox>,
+    waiting: VecDeque<Out>,
+    answered: bool,
+}
+
+enum Out {
+    Progress(String),
+    Answer(Result<String, AbiError>),
+}
+
+impl std::fmt::Debug for Outbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Slot")
+        f.write_str("Outbox")
     }
 }
 
-impl Slot {
-    fn with<R>(&self, f: impl FnOnce(&mut Option<ReplyBox>) -> R) -> R {
-        f(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+impl Outbox {
+    fn new(reply: ReplyBox) -> Self {
+        Self(Mutex::new(Outgoing { reply: Some(reply), waiting: VecDeque::new(), answered: false }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Outgoing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, out: Out) {
+        let mut outgoing = self.lock();
+        if outgoing.answered {
+            return;
+        }
+        outgoing.answered = matches!(out, Out::Answer(_));
+        outgoing.waiting.push_back(out);
+        // Without the reply another thread, or a caller further up this one, is sending and takes this along.
+        let Some(reply) = outgoing.reply.take() else { return };
+        while let Some(out) = outgoing.waiting.pop_front() {
+            drop(outgoing);
+            match out {
+                Out::Progress(json) => reply.progress(RString::from(json)),
+                Out::Answer(result) => return reply.finish(to_wire(result)),
+            }
+            outgoing = self.lock();
+        }
+        outgoing.reply = Some(reply);
     }
 }
 
 impl Responder {
-    /// A partial result; dropped after `finish`.
+    /// A partial result. It is dropped after `finish`, and when it is above the size limit.
     pub fn progress<T: Serialize + ?Sized>(&self, partial: &T) {
-        let Ok(json) = encode("progress", partial) else { return };
-        self.0.with(|reply| {
-            if let Some(reply) = reply {
-                reply.progress(RString::from(json));
-            }
-        });
+        if let Ok(json) = encode("progress", partial) {
+            self.0.push(Out::Progress(json));
+        }
     }
 
     /// The answer. Only the first one counts.
@@ -105,9 +144,7 @@ impl Responder {
 
     /// The answer as JSON text.
     pub fn finish_json(&self, result: Result<String, AbiError>) {
-        if let Some(reply) = self.0.with(Option::take) {
-            reply.finish(to_wire(result));
-        }
+        self.0.push(Out::Answer(result));
     }
 }
 
@@ -145,22 +182,27 @@ impl HostHandle {
         from_wire(future.await)
     }
 
-    /// Tells the host. A payload that is too large is dropped: nobody waits for an answer.
+    /// Tells the host. A payload above the size limit is dropped: nobody waits for an answer.
     pub fn post<P: Post>(&self, scope: u64, input: &P) {
         if let Ok(json) = encode(P::OP, input) {
-            self.0.post(scope, RStr::from_str(P::OP), RString::from(json));
+            self.post_json(scope, P::OP, json);
         }
     }
 
     /// Posts a request whose answer is not wanted.
     pub fn post_request<R: Request>(&self, scope: u64, input: &R) {
         if let Ok(json) = encode(R::OP, input) {
-            self.0.post(scope, RStr::from_str(R::OP), RString::from(json));
+            self.post_json(scope, R::OP, json);
         }
+    }
+
+    /// Tells the host by name, with JSON text.
+    pub fn post_json(&self, scope: u64, op: &str, json: String) {
+        self.0.post(scope, RStr::from_str(op), RString::from(json));
     }
 }
 
-struct Fenced<E>(E);
+struct Fenced<E>(Guarded<E>);
 
 impl<E: Extension> ffi::Extension for Fenced<E> {
     fn attach(&self, scope: u64, json: RString) -> JsonResult {
@@ -178,9 +220,9 @@ impl<E: Extension> ffi::Extension for Fenced<E> {
     }
 
     fn invoke(&self, scope: u64, call: u64, kind: RStr<'_>, name: RStr<'_>, json: RString, reply: ReplyBox) {
-        let slot = Arc::new(Slot(Mutex::new(Some(reply))));
-        let responder = Responder(Arc::clone(&slot));
+        let responder = Responder(Arc::new(Outbox::new(reply)));
         let outcome = guard("invoke", || {
+            check_limit(&json)?;
             let call = Invocation {
                 scope,
                 call,
@@ -188,11 +230,11 @@ impl<E: Extension> ffi::Extension for Fenced<E> {
                 name: name.as_str().to_owned(),
                 json: json.into_string(),
             };
-            self.0.invoke(call, responder);
+            self.0.invoke(call, responder.clone());
             Ok(())
         });
         if let Err(error) = outcome {
-            Responder(slot).finish_json(Err(error));
+            responder.finish_json(Err(error));
         }
     }
 
@@ -205,24 +247,29 @@ impl<E: Extension> ffi::Extension for Fenced<E> {
 
     fn notify(&self, scope: u64, name: RStr<'_>, json: RString) {
         drop(guard("notify", || {
+            check_limit(&json)?;
             self.0.notify(scope, name.as_str(), &json);
             Ok(())
         }));
     }
 
     fn query(&self, scope: u64, name: RStr<'_>, json: RString) -> JsonResult {
-        to_wire(guard("query", || self.0.query(scope, name.as_str(), &json)))
+        to_wire(guard("query", || {
+            check_limit(&json)?;
+            self.0.query(scope, name.as_str(), &json)
+        }))
     }
 }
 
 /// Wraps an extension for the boundary; used by [`export_extension!`](crate::export_extension) and by tests
 /// that run an extension without a library.
 pub fn boxed(extension: impl Extension) -> ExtensionBox {
-    ffi::Extension_TO::from_value(Fenced(extension), TD_Opaque)
+    ffi::Extension_TO::from_value(Fenced(Guarded::new(extension)), TD_Opaque)
 }
 
 #[doc(hidden)]
 pub fn info_wire(info: impl FnOnce() -> ExtensionInfo) -> RString {
+    fence::silence();
     RString::from(guard("info", || encode("info", &info())).unwrap_or_else(|error| error.to_json()))
 }
 
@@ -232,9 +279,12 @@ pub fn init_wire<E: Extension>(
     json: &RString,
     init: impl FnOnce(HostHandle, HostInfo) -> Result<E, AbiError>,
 ) -> RResult<ExtensionBox, RString> {
+    let host = HostHandle(Arc::new(host));
+    let log = host.clone();
+    fence::install_silent_hook(move |line| log_panic(&log, line));
     let result = guard("init", || {
         let info: HostInfo = decode("init", json)?;
-        init(HostHandle(Arc::new(host)), info)
+        init(host, info)
     });
     match result {
         Ok(extension) => RResult::ROk(boxed(extension)),
@@ -242,8 +292,16 @@ pub fn init_wire<E: Extension>(
     }
 }
 
+fn log_panic(host: &HostHandle, line: &str) {
+    let (target, message) = ("panic".to_owned(), line.to_owned());
+    host.post(NO_SCOPE, &Log { level: LogLevel::Error, target, message, fields: serde_json::Value::Null });
+}
+
 /// Makes a `cdylib` an extension: `export_extension!(info = my_info, init = my_init)`, with
 /// `fn my_info() -> ExtensionInfo` and `fn my_init(HostHandle, HostInfo) -> Result<impl Extension, AbiError>`.
+///
+/// The library's panic hook is silenced before either runs; each panic is posted to the host as a `log` of level
+/// `error` (ABI-13), until the extension installs a sink of its own by [`crate::fence::install_silent_hook`].
 #[macro_export]
 macro_rules! export_extension {
     (info = $info:path, init = $init:path) => {

@@ -1,10 +1,8 @@
 //! For authors of hosts: implement [`Host`], [`crate::load`] a library, drive it through [`ExtensionHandle`].
 
-use std::{
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use abi_stable::{
@@ -18,7 +16,7 @@ use super::{BoxFuture, decode, encode, from_wire, to_wire};
 use crate::{
     error::AbiError,
     events::Event,
-    fence::{guard, panic_error},
+    fence::{Guarded, guard, guard_future},
     ffi::{self, ExtensionBox, HostBox, JsonResult, ReplyBox},
     info::AttachSpec,
     registration::Registrations,
@@ -33,15 +31,15 @@ pub trait Host: Send + Sync + 'static {
     fn request(&self, scope: u64, op: &str, json: String) -> BoxFuture<Result<String, AbiError>>;
 }
 
-/// Where the answer of one call goes.
+/// Where the answer of one call goes. The bodies run on the extension's threads and must not block.
 pub trait ReplySink: Send + Sync + 'static {
-    /// A partial result, in order, before `finish`.
+    /// A partial result, in order, before `finish`. One above the size limit is left out.
     fn progress(&self, json: &str);
     /// Called exactly once, also when the extension dropped the call.
     fn finish(&self, result: Result<String, AbiError>);
 }
 
-struct FencedHost<H>(H);
+struct FencedHost<H>(Guarded<H>);
 
 impl<H: Host> ffi::Host for FencedHost<H> {
     fn post(&self, scope: u64, op: RStr<'_>, json: RString) {
@@ -59,64 +57,40 @@ impl<H: Host> ffi::Host for FencedHost<H> {
             let error = AbiError::too_large(json.len());
             return async move { to_wire(Err(error)) }.into_ffi();
         }
-        let name = op.as_str().to_owned();
         match guard("host request", || Ok(self.0.request(scope, op.as_str(), json.into_string()))) {
-            Ok(future) => async move { to_wire(FencedFuture { what: name, inner: Some(future) }.await) }.into_ffi(),
+            Ok(future) => {
+                let future = guard_future(op.as_str(), future);
+                async move { to_wire(future.await) }.into_ffi()
+            }
             Err(error) => async move { to_wire(Err(error)) }.into_ffi(),
-        }
-    }
-}
-
-/// Polls under the fence: a panic in the host's body must not unwind into the extension's runtime.
-struct FencedFuture {
-    what: String,
-    inner: Option<BoxFuture<Result<String, AbiError>>>,
-}
-
-impl Future for FencedFuture {
-    type Output = Result<String, AbiError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let Some(inner) = this.inner.as_mut() else {
-            return Poll::Ready(Err(AbiError::host(format!("'{}' was polled after its end", this.what))));
-        };
-        match std::panic::catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(result)) => {
-                this.inner = None;
-                Poll::Ready(result)
-            }
-            Err(payload) => {
-                let error = panic_error(&this.what, payload.as_ref());
-                // The half-run future may panic again when it is dropped.
-                let rest = this.inner.take();
-                drop(std::panic::catch_unwind(AssertUnwindSafe(|| drop(rest))));
-                Poll::Ready(Err(error))
-            }
         }
     }
 }
 
 /// Wraps a host for the boundary.
 pub fn boxed(host: impl Host) -> HostBox {
-    ffi::Host_TO::from_value(FencedHost(host), TD_Opaque)
+    ffi::Host_TO::from_value(FencedHost(Guarded::new(host)), TD_Opaque)
 }
 
 struct SinkReply<S: ReplySink> {
-    sink: S,
-    done: std::sync::atomic::AtomicBool,
+    sink: Guarded<S>,
+    done: AtomicBool,
 }
 
 impl<S: ReplySink> SinkReply<S> {
-    fn first(&self) -> bool {
-        !self.done.swap(true, std::sync::atomic::Ordering::AcqRel)
+    fn end(&self, what: &str, result: Result<String, AbiError>) {
+        if !self.done.swap(true, Ordering::AcqRel) {
+            drop(guard(what, || {
+                self.sink.finish(result);
+                Ok(())
+            }));
+        }
     }
 }
 
 impl<S: ReplySink> ffi::Reply for SinkReply<S> {
     fn progress(&self, json: RString) {
-        if self.done.load(std::sync::atomic::Ordering::Acquire) {
+        if self.done.load(Ordering::Acquire) || json.len() > crate::MAX_PAYLOAD_BYTES {
             return;
         }
         drop(guard("reply progress", || {
@@ -126,28 +100,18 @@ impl<S: ReplySink> ffi::Reply for SinkReply<S> {
     }
 
     fn finish(&self, result: JsonResult) {
-        if self.first() {
-            drop(guard("reply finish", || {
-                self.sink.finish(from_wire(result));
-                Ok(())
-            }));
-        }
+        self.end("reply finish", from_wire(result));
     }
 }
 
 impl<S: ReplySink> Drop for SinkReply<S> {
     fn drop(&mut self) {
-        if self.first() {
-            drop(guard("reply drop", || {
-                self.sink.finish(Err(AbiError::host("the extension dropped the call without an answer")));
-                Ok(())
-            }));
-        }
+        self.end("reply drop", Err(AbiError::host("the extension dropped the call without an answer")));
     }
 }
 
 fn reply_box(sink: impl ReplySink) -> ReplyBox {
-    ffi::Reply_TO::from_value(SinkReply { sink, done: false.into() }, TD_Opaque)
+    ffi::Reply_TO::from_value(SinkReply { sink: Guarded::new(sink), done: false.into() }, TD_Opaque)
 }
 
 /// A running extension, as a host sees it. Cheap to clone.
@@ -175,8 +139,15 @@ impl ExtensionHandle {
     /// # Errors
     /// The extension's error, or `BAD_PAYLOAD` for registrations of another shape.
     pub fn attach(&self, scope: u64, spec: &AttachSpec) -> Result<Registrations, AbiError> {
-        let json = encode("attach", spec)?;
-        decode("registrations", &from_wire(self.0.attach(scope, RString::from(json)))?)
+        decode("registrations", &self.attach_json(scope, encode("attach", spec)?)?)
+    }
+
+    /// [`ExtensionHandle::attach`] for a host that has the payload as JSON text.
+    ///
+    /// # Errors
+    /// The extension's error.
+    pub fn attach_json(&self, scope: u64, json: String) -> Result<String, AbiError> {
+        from_wire(self.0.attach(scope, RString::from(json)))
     }
 
     /// The session is gone.
@@ -187,16 +158,21 @@ impl ExtensionHandle {
     /// Starts a call. A payload that cannot cross fails it at once.
     pub fn invoke<T: Serialize + ?Sized>(&self, target: CallTarget<'_>, payload: &T, sink: impl ReplySink) {
         match encode(target.kind, payload) {
-            Ok(json) => self.0.invoke(
-                target.scope,
-                target.call,
-                RStr::from_str(target.kind),
-                RStr::from_str(target.name),
-                RString::from(json),
-                reply_box(sink),
-            ),
+            Ok(json) => self.invoke_json(target, json, sink),
             Err(error) => sink.finish(Err(error)),
         }
+    }
+
+    /// [`ExtensionHandle::invoke`] for a host that has the payload as JSON text.
+    pub fn invoke_json(&self, target: CallTarget<'_>, json: String, sink: impl ReplySink) {
+        self.0.invoke(
+            target.scope,
+            target.call,
+            RStr::from_str(target.kind),
+            RStr::from_str(target.name),
+            RString::from(json),
+            reply_box(sink),
+        );
     }
 
     /// Asks the extension to stop a call.
@@ -209,7 +185,7 @@ impl ExtensionHandle {
         self.notify_json(scope, event.name(), event.payload());
     }
 
-    /// Tells an event whose payload is JSON already.
+    /// Tells an event whose payload is JSON already. One above the size limit is left out.
     pub fn notify_json(&self, scope: u64, name: &str, json: String) {
         self.0.notify(scope, RStr::from_str(name), RString::from(json));
     }
@@ -224,8 +200,15 @@ impl ExtensionHandle {
         name: &str,
         payload: &T,
     ) -> Result<A, AbiError> {
-        let json = encode(name, payload)?;
-        decode(name, &from_wire(self.0.query(scope, RStr::from_str(name), RString::from(json)))?)
+        decode(name, &self.query_json(scope, name, encode(name, payload)?)?)
+    }
+
+    /// [`ExtensionHandle::query`], JSON text in and out.
+    ///
+    /// # Errors
+    /// The extension's error.
+    pub fn query_json(&self, scope: u64, name: &str, json: String) -> Result<String, AbiError> {
+        from_wire(self.0.query(scope, RStr::from_str(name), RString::from(json)))
     }
 }
 
