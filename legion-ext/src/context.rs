@@ -126,6 +126,32 @@ where
     runtime.spawn(CURRENT.scope(context, future))
 }
 
+/// Spawns work of the process itself, which has no identity.
+pub fn spawn_for_process<F>(runtime: &Handle, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    runtime.spawn(future)
+}
+
+/// Runs blocking work on a thread that may block, within the context of the running task.
+pub fn spawn_blocking_scoped<T, F>(work: F) -> JoinHandle<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    match current() {
+        Some(context) => tokio::task::spawn_blocking(move || CURRENT.sync_scope(context, work)),
+        None => tokio::task::spawn_blocking(work),
+    }
+}
+
+/// Starts a thread for work of the process itself, which has no identity and needs no runtime.
+pub fn thread_for_process(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
 /// Runs `future` within `context`, in the task that awaits it.
 pub async fn within<F: Future>(context: Arc<SessionContext>, future: F) -> F::Output {
     CURRENT.scope(context, future).await

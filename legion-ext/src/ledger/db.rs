@@ -16,7 +16,7 @@ use super::BUSY_TIMEOUT_MS;
 use super::artifacts::OwedLook;
 use super::error::{LResult, LedgerError, is_busy};
 use super::schema::{LEGION_DB_USER_VERSION, check_columns, migrate, user_version};
-use crate::clock;
+use crate::{clock, context};
 
 /// Statements kept prepared per connection (LED-17).
 const STATEMENT_CACHE: usize = 64;
@@ -152,7 +152,7 @@ impl LegionDb {
             Attempt::Busy(work) => work,
         };
         let db = self.clone();
-        match tokio::task::spawn_blocking(move || db.write(work)).await {
+        match context::spawn_blocking_scoped(move || db.write(work)).await {
             Ok(result) => result,
             Err(stopped) if stopped.is_panic() => std::panic::resume_unwind(stopped.into_panic()),
             // The runtime is going down; the write never began.
