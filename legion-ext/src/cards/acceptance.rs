@@ -25,7 +25,7 @@ pub(super) fn read_acceptance(parent: &mut Reader<'_, '_>, key: &str) -> Option<
             spec.refuse_unknown(&["level", "role", "criteria"]);
             Some(AcceptanceSpec {
                 level: level(&mut spec, "level").unwrap_or(AcceptanceLevel::Attested),
-                role: spec.word("role", AcceptanceRole::ALL, AcceptanceRole::as_str),
+                role: spec.word("role", &[AcceptanceRole::ReadOnly, AcceptanceRole::Writer], AcceptanceRole::as_str),
                 criteria: criteria(&mut spec),
             })
         }

@@ -59,9 +59,9 @@ impl fmt::Display for CardError {
             CardProblem::Document { at: Some(at), message } => write!(f, "{path}:{}:{}: {message}", at.line, at.column),
             CardProblem::Document { at: None, message } => write!(f, "{path}: {message}"),
             CardProblem::UnknownKeys(keys) => {
-                let quoted: Vec<String> = keys.iter().map(|key| quoted_with_near_miss(&key.key, CARD_KEYS)).collect();
                 let plural = if keys.len() == 1 { "" } else { "s" };
-                write!(f, "{path}: unknown frontmatter key{plural} {}. ", quoted.join(", "))?;
+                let quoted = keys.iter().map(|key| quoted_with_near_miss(&key.key, CARD_KEYS));
+                write!(f, "{path}: unknown frontmatter key{plural} {}. ", joined(quoted, ", "))?;
                 write!(f, "Legal keys: {}", CARD_KEYS.join(", "))?;
                 if keys.iter().any(|key| key.key == "spawnMode") {
                     f.write_str(". spawnMode was removed: the backend follows from the launch (worktree or not)")?;
@@ -69,8 +69,7 @@ impl fmt::Display for CardError {
                 Ok(())
             }
             CardProblem::Faults(faults) => {
-                let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
-                write!(f, "{path}: {}", faults.join("; "))
+                write!(f, "{path}: {}", joined(faults.iter().map(Fault::to_string), "; "))
             }
             CardProblem::Duplicate { name, other } => {
                 write!(f, "{path}: the name '{name}' is taken by {other} in the same layer; rename one of the two")
@@ -78,6 +77,17 @@ impl fmt::Display for CardError {
             CardProblem::Unreadable(message) => write!(f, "{path}: cannot be read: {message}"),
         }
     }
+}
+
+/// All of them, but of a file that is no card at all only as many as anybody reads.
+fn joined(texts: impl ExactSizeIterator<Item = String>, separator: &str) -> String {
+    const SHOWN: usize = 50;
+    let more = texts.len().saturating_sub(SHOWN);
+    let mut shown: Vec<String> = texts.take(SHOWN).collect();
+    if more > 0 {
+        shown.push(format!("and {more} more"));
+    }
+    shown.join(separator)
 }
 
 impl fmt::Display for Fault {

@@ -313,7 +313,7 @@ fn tool_block(budget: &mut Reader<'_, '_>) -> Option<ToolBlock> {
         budget.expected("block", "\"*\" or a list of tool names", value);
         return None;
     }
-    Some(ToolBlock::Names(names))
+    if names.iter().any(|name| name == "*") { Some(ToolBlock::All) } else { Some(ToolBlock::Names(names)) }
 }
 
 /// The declaration of a phase machine: its form only; what is inside belongs to the phase rules (CARD-65).

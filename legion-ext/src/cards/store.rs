@@ -26,10 +26,24 @@ pub struct DefinitionRoots {
     pub extra_agent_dirs: Vec<PathBuf>,
 }
 
+/// What stands between the directories of a path list.
+pub const PATH_LIST_SEPARATOR: char = if cfg!(windows) { ';' } else { ':' };
+
 /// The notice of DISC-9.
 pub const UNTRUSTED_NOTICE: &str = "legion: project not trusted; .pi/agents and .pi/settings.json are not used";
 
 impl DefinitionRoots {
+    /// The directories of the extra layer from its two variables, each a list in the platform's form; the newer
+    /// name's come first (DISC-2, DISC-5).
+    pub fn extra_dirs(newer: Option<&str>, older: Option<&str>) -> Vec<PathBuf> {
+        let lists = newer.into_iter().chain(older);
+        lists
+            .flat_map(|list| list.split(PATH_LIST_SEPARATOR))
+            .filter(|dir| !dir.is_empty())
+            .map(PathBuf::from)
+            .collect()
+    }
+
     pub fn user_settings(&self) -> PathBuf {
         self.agent_dir.join("settings.json")
     }

@@ -1,7 +1,10 @@
 //! What a card says, typed: one member of [`AgentConfig`] per field of 02 §2.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
+use host_abi::scope::default_soft;
+pub use host_abi::scope::{AcceptanceRole, ToolBlock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -59,10 +62,6 @@ words! {
 words! {
     /// How much acceptance is asked of a child (CARD-71).
     AcceptanceLevel { None = "none", Attested = "attested", Verified = "verified", }
-}
-words! {
-    /// What the acceptance lets the child do (CARD-72).
-    AcceptanceRole { ReadOnly = "read-only", Writer = "writer", }
 }
 words! {
     /// Who shows that a criterion holds (CARD-74).
@@ -260,6 +259,19 @@ impl AgentConfig {
         self.name == CENTURION
     }
 
+    /// The private skill paths: `~` is `home`, and what is relative stands beside the card (CARD-36).
+    pub fn skill_paths(&self, home: Option<&Path>) -> Vec<PathBuf> {
+        let beside = Path::new(&self.path).parent().unwrap_or(Path::new(""));
+        let expand = |path: &str| {
+            let below_home = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            match (below_home, home) {
+                (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
+                _ => beside.join(path),
+            }
+        };
+        self.skill_path.iter().map(|path| expand(path)).collect()
+    }
+
     /// Other names of the role: `alias` and `aliases`, first mention first (CARD-26).
     pub fn other_names(&self) -> impl Iterator<Item = &str> {
         let further = self.aliases.iter().filter(|name| !self.alias.contains(name));
@@ -305,20 +317,6 @@ impl TurnBudget {
     pub fn soft_step(&self) -> Option<u32> {
         self.soft.or_else(|| default_soft(self.hard))
     }
-}
-
-/// `floor(hard × 0.8)`, where 0 is no soft step (CARD-61).
-fn default_soft(hard: u32) -> Option<u32> {
-    let soft = u64::from(hard) * 4 / 5;
-    u32::try_from(soft).ok().filter(|soft| *soft > 0)
-}
-
-/// Which tools a spent budget blocks (CARD-62).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum ToolBlock {
-    #[default]
-    All,
-    Names(Vec<String>),
 }
 
 /// What a child has to show at its end (CARD-70 … CARD-77), from a card, an override or a call.

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Error, Location, Spanned};
 
 use super::error::Position;
 
@@ -32,12 +32,8 @@ pub(super) fn parse_frontmatter(text: &str, first_line: u32) -> Result<Frontmatt
         with_snippet: false,
     };
     let place = |location: Location| position(location, first_line);
-    let root: Spanned<Node> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        // The library ends its text with the place, which the card's error gives in its own form.
-        let message = error.without_snippet().to_string();
-        let message = message.split(" at line ").next().unwrap_or(&message).lines().next().unwrap_or_default();
-        YamlError { at: error.location().and_then(place), message: message.to_owned() }
-    })?;
+    let root: Spanned<Node> = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| YamlError { at: error.location().and_then(place), message: told(error.without_snippet()) })?;
     let mut places = HashMap::new();
     match root.value.into_value("", &mut |path, location| {
         if let Some(at) = place(location) {
@@ -49,6 +45,24 @@ pub(super) fn parse_frontmatter(text: &str, first_line: u32) -> Result<Frontmatt
             at: place(root.referenced),
             message: super::reader::expected("a mapping of keys and values", &other),
         }),
+    }
+}
+
+/// The library's error in the words of somebody who writes cards; its place is told apart.
+fn told(error: &Error) -> String {
+    match error {
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key '{key}'"),
+        Error::NonFiniteFloat { value, .. } => format!("'{value}' is no finite number"),
+        Error::Budget { .. } => "one mapping is expected, and not this much or this deep".to_owned(),
+        other => {
+            let text = other.to_string();
+            // The text ends with the place, which the card's error gives in its own form.
+            let text = text.split(" at line ").next().unwrap_or(&text).lines().next().unwrap_or_default();
+            if text.contains("mapping values are not allowed") {
+                return format!("{text}; put a value that contains ': ' in quotes");
+            }
+            text.to_owned()
+        }
     }
 }
 
@@ -134,7 +148,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
         Ok(Node::Scalar(value.into()))
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Node, E> {
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
         let number = Number::from_f64(value).ok_or_else(|| E::custom("not a finite number"))?;
         Ok(Node::Scalar(Value::Number(number)))
     }
@@ -161,7 +175,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
         while let Some((key, node)) = map.next_entry::<Spanned<String>, Spanned<Node>>()? {
             // The library compares keys as YAML values; as strings `1` and `"1"` are one key too.
             if !known.insert(key.value.clone()) {
-                return Err(A::Error::custom(format!("duplicate key '{}'", key.value)));
+                return Err(de::Error::custom(format!("duplicate key '{}'", key.value)));
             }
             entries.push((key, node));
         }

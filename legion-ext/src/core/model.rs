@@ -369,6 +369,11 @@ fn suffix(model: &str) -> Suffix {
     if last.contains(':') { Suffix::Other } else { Suffix::None }
 }
 
+/// The call's own value for a step: the step's, else the top-level one; blank is absent, padding goes (MODEL-4).
+pub fn call_value<'a>(step: Option<&'a str>, top: Option<&'a str>) -> Option<&'a str> {
+    filled(step).or_else(|| filled(top))
+}
+
 /// A trimmed value; blank is never a choice (MODEL-4, CARD-13).
 fn filled(value: Option<&str>) -> Option<&str> {
     value.map(str::trim).filter(|value| !value.is_empty())

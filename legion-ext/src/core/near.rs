@@ -1,7 +1,7 @@
 //! The near miss of a misspelt key (CARD-6), for cards, settings and tool parameters alike.
 
 /// The legal word that `given` probably meant: one that is equal after lower-casing, else the one at edit distance
-/// of at most 2 (smallest distance, then alphabetical). A word that shares nothing with `given` is never offered.
+/// of at most 2 and at most half the longer word (smallest distance, then alphabetical).
 pub fn near_miss<'a>(given: &str, legal: &[&'a str]) -> Option<&'a str> {
     let lower = given.to_lowercase();
     if let Some(same) = legal.iter().filter(|word| word.to_lowercase() == lower).min() {
@@ -16,14 +16,22 @@ pub fn near_miss<'a>(given: &str, legal: &[&'a str]) -> Option<&'a str> {
 
 /// `'maxRenewal' (did you mean 'maxRenewals'?)`, or the quoted word alone when nothing legal is near.
 pub fn quoted_with_near_miss(given: &str, legal: &[&str]) -> String {
+    let quoted = quoted(given);
     match near_miss(given, legal) {
-        Some(word) => format!("'{given}' (did you mean '{word}'?)"),
-        None => format!("'{given}'"),
+        Some(word) => format!("{quoted} (did you mean '{word}'?)"),
+        None => quoted,
     }
 }
 
-/// The edit distance of two words (insert, delete, replace a character) when it is at most [`MAX_DISTANCE`] and
-/// smaller than the longer word, that is when at least one character is kept. Symmetric.
+/// The word in single quotes, on one line and of bounded length, whatever a file or a model put into it.
+fn quoted(given: &str) -> String {
+    let short: String = given.chars().take(SHOWN_MAX).flat_map(char::escape_debug).collect();
+    let more = if given.chars().nth(SHOWN_MAX).is_some() { "…" } else { "" };
+    format!("'{}{more}'", short.replace("\\'", "'").replace("\\\"", "\""))
+}
+
+/// The edit distance of two words (insert, delete, replace a character) when it is at most [`MAX_DISTANCE`] and at most
+/// half the longer word: two edits turn any two letters into any other two. Symmetric.
 fn near_distance(a: &str, b: &str) -> Option<usize> {
     // Bytes bound characters from above by four, so a hostile megabyte key is dismissed before it is copied.
     if a.len().abs_diff(b.len()) > MAX_DISTANCE * 4 {
@@ -44,10 +52,13 @@ fn near_distance(a: &str, b: &str) -> Option<usize> {
         }
     }
     let distance = row[b.len()];
-    (distance <= MAX_DISTANCE && distance < a.len().max(b.len())).then_some(distance)
+    (distance <= MAX_DISTANCE && distance * 2 <= a.len().max(b.len())).then_some(distance)
 }
 
 const MAX_DISTANCE: usize = 2;
+
+/// How much of a wrong word is quoted, in characters.
+const SHOWN_MAX: usize = 60;
 
 #[cfg(test)]
 mod tests {
@@ -70,6 +81,7 @@ mod tests {
             // `task` and `tasks` are both one edit away.
             ("taskz", Some("task")),
             ("placement", None),
+            ("tassk", Some("task")),
             // Two edits would turn `id` into `to`, but nothing of it would be left.
             ("id", None),
             ("", None),
@@ -79,7 +91,9 @@ mod tests {
         }
         assert_eq!(quoted_with_near_miss("phase", LEGAL), "'phase' (did you mean 'phases'?)");
         assert_eq!(quoted_with_near_miss("placement", LEGAL), "'placement'");
+        assert_eq!(quoted_with_near_miss("it's\na\u{1b}[0m", LEGAL), "'it's\\na\\u{1b}[0m'");
         assert_eq!(near_miss(&"x".repeat(1 << 20), LEGAL), None);
+        assert_eq!(quoted_with_near_miss(&"x".repeat(1 << 20), LEGAL).chars().count(), 63);
     }
 
     proptest! {

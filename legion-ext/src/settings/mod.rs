@@ -18,3 +18,6 @@ pub use types::{
     DEFAULT_PHASE_TIMEOUTS, InprocessSettings, LegionSettings, RawBlocks, RpcSettings, Settings, TerminalDriver,
     TerminalSettings,
 };
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,9 @@ use std::fmt;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use crate::cards::AgentConfig;
+use crate::core::model::ModelInputs;
+
 /// The `subagents` object, user and project merged, every key with its value or its default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -189,6 +192,34 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The levels of 02 §8 that a step of `agent` can draw on in this build, for
+    /// [`resolve_step_model`](crate::core::model::resolve_step_model): this call's, the provider's override, the
+    /// role's, the default and the dispatching session's current model. Presets (2) and `agentOverrides` (5) are not
+    /// applied yet.
+    pub fn model_inputs<'a>(
+        &'a self,
+        agent: &'a AgentConfig,
+        call: Option<&'a str>,
+        parent: Option<&'a str>,
+    ) -> ModelInputs<'a> {
+        ModelInputs {
+            role: &agent.name,
+            call,
+            agent: agent.model.as_deref(),
+            agent_tag: agent.model_source.as_ref(),
+            provider_override: parent.and_then(|parent| self.provider_override(parent, &agent.name)),
+            default_model: self.default_model.as_deref(),
+            parent,
+            ..ModelInputs::default()
+        }
+    }
+
+    /// The model for `role` under the provider of the session's model, the text before its first `/` (OVR-6, OVR-8).
+    fn provider_override(&self, session_model: &str, role: &str) -> Option<&str> {
+        let (provider, _) = session_model.split_once('/')?;
+        self.raw.agent_overrides_by_provider.get(provider)?.get(role)?.get("model")?.as_str()
+    }
+
     /// The keys that are set and that this build reads without applying them, for one clear notice instead of a
     /// setting that looks configured while doing nothing.
     pub fn unapplied(&self) -> Vec<&'static str> {
@@ -198,7 +229,6 @@ impl Settings {
             ("subagents.teams", !raw.teams.is_empty()),
             ("subagents.presets", !raw.presets.is_empty()),
             ("subagents.agentOverrides", !raw.agent_overrides.is_empty()),
-            ("subagents.agentOverridesByProvider", !raw.agent_overrides_by_provider.is_empty()),
             ("subagents.modelScope", raw.model_scope.is_some()),
         ]
         .into_iter()
