@@ -16,4 +16,10 @@ pub mod settings;
 
 pub mod runs;
 
+pub mod supervisor;
+
 pub mod orchestrator;
+
+pub mod mail;
+
+pub mod ui;
