@@ -30,8 +30,15 @@ impl<T> Default for FileCache<T> {
 
 impl<T> FileCache<T> {
     /// What `make` made of the file, made again only after a change. `meta` must be asked before the file is read, so
-    /// that a change in between is seen at the next look.
-    pub fn get(&mut self, path: &Path, meta: &Metadata, make: impl FnOnce(&Path) -> T) -> Arc<T> {
+    /// that a change in between is seen at the next look. What `lasts` denies is made again at the next look: a read
+    /// that failed says nothing about the file.
+    pub fn get(
+        &mut self,
+        path: &Path,
+        meta: &Metadata,
+        make: impl FnOnce(&Path) -> T,
+        lasts: impl FnOnce(&T) -> bool,
+    ) -> Arc<T> {
         let stamp = Stamp::of(meta);
         if let Some(entry) = self.entries.get(path)
             && entry.settled
@@ -41,6 +48,7 @@ impl<T> FileCache<T> {
         }
         let settled = stamp.is_settled(clock::now_ms());
         let made = Arc::new(make(path));
+        let settled = settled && lasts(&made);
         self.entries.insert(path.to_owned(), Entry { stamp, settled, made: Arc::clone(&made) });
         made
     }
@@ -93,11 +101,11 @@ mod tests {
 
     fn look(cache: &mut FileCache<String>, path: &Path, reads: &mut u32) -> String {
         let meta = fs::metadata(path).unwrap();
-        let made = cache.get(path, &meta, |path| {
+        let make = |path: &Path| {
             *reads += 1;
             fs::read_to_string(path).unwrap()
-        });
-        made.as_str().to_owned()
+        };
+        cache.get(path, &meta, make, |text| text != "failed").as_str().to_owned()
     }
 
     /// DISC-10
@@ -112,6 +120,12 @@ mod tests {
         assert_eq!(look(&mut cache, &path, &mut reads), "one");
         assert_eq!(look(&mut cache, &path, &mut reads), "one");
         assert_eq!(reads, 1);
+        fs::write(&path, "failed").unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        for more in 2..4 {
+            assert_eq!(look(&mut cache, &path, &mut reads), "failed");
+            assert_eq!(reads, more);
+        }
         // Same length, written now: no stamp is trusted until the clock has moved on.
         fs::write(&path, "two").unwrap();
         assert_eq!(look(&mut cache, &path, &mut reads), "two");

@@ -75,7 +75,15 @@ impl DefinitionRoots {
 pub struct CardStore {
     /// By layer, because one directory may be listed in two.
     files: HashMap<CardSource, FileCache<Result<AgentConfig, CardError>>>,
-    last: Option<(Vec<Vec<ParsedCard>>, Vec<DefinitionWarning>, Arc<Catalog>)>,
+    last: Option<Built>,
+}
+
+/// A catalog and what it was built from.
+#[derive(Debug)]
+struct Built {
+    layers: Vec<Vec<ParsedCard>>,
+    warnings: Vec<DefinitionWarning>,
+    catalog: Arc<Catalog>,
 }
 
 impl CardStore {
@@ -92,23 +100,28 @@ impl CardStore {
             warnings.extend(found.unreadable);
             let files = self.files.entry(source).or_default();
             let read = |path: &Path| read_card(source, path);
-            layers.push(found.cards.iter().map(|(path, meta)| files.get(path, meta, read)).collect());
+            layers.push(found.cards.iter().map(|(path, meta)| files.get(path, meta, read, was_read)).collect());
             seen.extend(found.cards.into_iter().map(|(path, _)| (source, path)));
         }
         for (source, files) in &mut self.files {
             files.retain(|path| seen.contains(&(*source, path.to_owned())));
         }
 
-        if let Some((known, known_warnings, catalog)) = &self.last
-            && same_cards(known, &layers)
-            && *known_warnings == warnings
+        if let Some(last) = &self.last
+            && same_cards(&last.layers, &layers)
+            && last.warnings == warnings
         {
-            return Arc::clone(catalog);
+            return Arc::clone(&last.catalog);
         }
         let catalog = Arc::new(Catalog::build(&layers, warnings.clone()));
-        self.last = Some((layers, warnings, Arc::clone(&catalog)));
+        self.last = Some(Built { layers, warnings, catalog: Arc::clone(&catalog) });
         catalog
     }
+}
+
+/// Whether the file itself was seen, whatever was in it.
+fn was_read(card: &Result<AgentConfig, CardError>) -> bool {
+    !matches!(card, Err(CardError { problem: CardProblem::Unreadable(_), .. }))
 }
 
 fn same_cards(a: &[Vec<ParsedCard>], b: &[Vec<ParsedCard>]) -> bool {

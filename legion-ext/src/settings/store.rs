@@ -80,7 +80,7 @@ impl SettingsStore {
 
     fn block(&mut self, path: &Path) -> Arc<Block> {
         match fs::metadata(path) {
-            Ok(meta) => self.files.get(path, &meta, read_block),
+            Ok(meta) => self.files.get(path, &meta, read_block, Block::is_ok),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Arc::new(Ok(Map::new())),
             Err(error) => Arc::new(Err(vec![format!("{}: cannot be read: {error}", path.display())])),
         }
