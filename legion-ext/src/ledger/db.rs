@@ -124,7 +124,11 @@ impl LegionDb {
     /// While another process holds the file it tries again for up to five seconds, so on a runtime worker or the host's
     /// thread use [`Self::write_async`]. Appending many rows in one call costs one commit.
     pub fn write<T>(&self, f: impl FnOnce(&Tx<'_>) -> LResult<T>) -> LResult<T> {
-        let deadline = clock::instant() + Duration::from_millis(BUSY_TIMEOUT_MS);
+        self.write_within(Duration::from_millis(BUSY_TIMEOUT_MS), f)
+    }
+
+    pub(super) fn write_within<T>(&self, patience: Duration, f: impl FnOnce(&Tx<'_>) -> LResult<T>) -> LResult<T> {
+        let deadline = clock::instant() + patience;
         let mut pause = Duration::from_millis(1);
         let mut work = f;
         loop {
