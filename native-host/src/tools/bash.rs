@@ -39,7 +39,7 @@ impl Bash {
                  file. A timeout in seconds can be given.",
                 MAX_BYTES / 1024
             ),
-            prompt_snippet: Some("Execute bash commands (ls, grep, find, etc.)".into()),
+            prompt_snippet: Some("Run shell commands".into()),
             prompt_guidelines: vec!["Commands see the session's id, file and model in PI_* variables.".into()],
             parameters: json!({
                 "type": "object",
@@ -72,7 +72,7 @@ impl Tool for Bash {
         };
         if !ctx.cwd.is_dir() {
             let cwd = ctx.cwd.display();
-            return ToolOutput::error(format!("Working directory does not exist: {cwd}\nCannot run bash commands."));
+            return ToolOutput::error(format!("Working directory does not exist: {cwd}"));
         }
         let command = Command { text: &args.command, cwd: &ctx.cwd, vars: ctx.env.for_command(&ctx.session), timeout };
         let mut output = Output::new(ctx.env.temp_dir());
@@ -117,8 +117,8 @@ fn result(snapshot: &Snapshot, ending: &Ending, timeout: f64) -> ToolOutput {
         Ending::Aborted => "Command aborted".to_owned(),
         Ending::TimedOut { shell: None } => format!("Command timed out after {timeout} seconds"),
         Ending::TimedOut { shell: Some(code) } => format!(
-            "Command timed out after {timeout} seconds. The shell had exited with code {code}, but background processes \
-             it started kept writing output until the timeout."
+            "Command timed out after {timeout} seconds. The shell had ended with code {code}; what it left in the \
+             background kept writing."
         ),
     };
     ToolOutput { details: details(snapshot), ..ToolOutput::error(with_status(shown, &status)) }

@@ -33,7 +33,7 @@ impl Edit {
                           into one edit. Leave out large unchanged regions."
                 .into(),
             prompt_snippet: Some(
-                "Make precise file edits with exact text replacement, including multiple disjoint edits in one call".into(),
+                "Replace exact pieces of a file, several in one call".into(),
             ),
             prompt_guidelines: vec![
                 "Use edit for targeted changes, and one call for all changes to one file.".into(),

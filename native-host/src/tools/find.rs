@@ -37,7 +37,7 @@ impl Find {
                  Respects .gitignore. Cut to {DEFAULT_LIMIT} results or {}KB, whichever comes first.",
                 MAX_BYTES / 1024
             ),
-            prompt_snippet: Some("Find files by glob pattern (respects .gitignore)".into()),
+            prompt_snippet: Some("Find files by name (ignored ones are left out)".into()),
             parameters: json!({
                 "type": "object",
                 "required": ["pattern"],
@@ -124,7 +124,7 @@ fn find(root: &Path, args: &Args, cancel: &CancellationToken) -> Result<ToolOutp
     (shown.total_lines, shown.total_bytes) = (count, bytes - 1);
     let mut notes = Notes::default();
     if more {
-        notes.say(format!("{limit} results limit reached. Use limit={} for more, or refine pattern", limit * 2));
+        notes.say(format!("{limit} results limit reached. Use limit={} for more, or a narrower pattern", limit * 2));
         notes.detail("resultLimitReached", json!(limit));
     }
     notes.size_limit(&shown);

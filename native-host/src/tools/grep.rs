@@ -48,7 +48,7 @@ impl Grep {
                  {GREP_LINE_CHARS} characters.",
                 MAX_BYTES / 1024
             ),
-            prompt_snippet: Some("Search file contents for patterns (respects .gitignore)".into()),
+            prompt_snippet: Some("Search in files (ignored ones are left out)".into()),
             parameters: json!({
                 "type": "object",
                 "required": ["pattern"],
@@ -201,12 +201,13 @@ impl Found {
         let mut notes = Notes::default();
         if self.more {
             let limit = self.limit;
-            notes.say(format!("{limit} matches limit reached. Use limit={} for more, or refine pattern", limit * 2));
+            notes
+                .say(format!("{limit} matches limit reached. Use limit={} for more, or a narrower pattern", limit * 2));
             notes.detail("matchLimitReached", json!(limit));
         }
         notes.size_limit(&shown);
         if self.lines_cut {
-            notes.say(format!("Some lines truncated to {GREP_LINE_CHARS} chars. Use read tool to see full lines"));
+            notes.say(format!("Some lines were cut to {GREP_LINE_CHARS} characters; read shows them whole"));
             notes.detail("linesTruncated", json!(true));
         }
         notes.finish(shown.content)

@@ -32,7 +32,7 @@ impl Ls {
                  {DEFAULT_LIMIT} entries or {}KB, whichever comes first.",
                 MAX_BYTES / 1024
             ),
-            prompt_snippet: Some("List directory contents".into()),
+            prompt_snippet: Some("List a directory".into()),
             parameters: json!({
                 "type": "object",
                 "properties": {

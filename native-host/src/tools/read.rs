@@ -40,7 +40,7 @@ impl Read {
                  offset/limit until you have what you need.",
                 MAX_BYTES / 1024
             ),
-            prompt_snippet: Some("Read file contents".into()),
+            prompt_snippet: Some("Read a file".into()),
             prompt_guidelines: vec!["Look at files with read, not with cat or sed.".into()],
             parameters: json!({
                 "type": "object",
@@ -184,7 +184,7 @@ fn read_line(file: &mut impl BufRead, line: &mut Vec<u8>, keep: usize) -> io::Re
 fn text(selected: &Selected, wanted: Wanted, args: &Args) -> Result<ToolOutput, String> {
     let (first, shown) = (wanted.first + 1, &selected.shown);
     if wanted.first >= selected.file_lines {
-        return Err(format!("Offset {first} is beyond end of file ({} lines total)", selected.file_lines));
+        return Err(format!("Offset {first} is beyond the end of the file ({} lines)", selected.file_lines));
     }
     let limit = truncate::size(MAX_BYTES);
     if shown.first_line_exceeds_limit {

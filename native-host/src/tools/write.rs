@@ -28,7 +28,7 @@ impl Write {
             description: "Write content to a file. A missing file and its missing parent directories are made; an \
                           existing file is overwritten."
                 .into(),
-            prompt_snippet: Some("Create or overwrite files".into()),
+            prompt_snippet: Some("Make a file or replace it whole".into()),
             prompt_guidelines: vec!["Use write for new files and complete rewrites only.".into()],
             parameters: json!({
                 "type": "object",

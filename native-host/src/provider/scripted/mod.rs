@@ -165,8 +165,15 @@ impl Provider for ScriptedProvider {
         };
         let choice = play::choose(&self.script, scene).map_err(ProviderError::Refused)?;
         let answer = choice.render(&self.script).map_err(ProviderError::Refused)?;
-        let fill = |template: &template::Template| template.render(&choice.facts).map_err(ProviderError::Refused);
-        let file = choice.turn.until_file.as_ref().map(&fill).transpose()?.map(|path| Path::new(scene.cwd).join(path));
+        let fill = |template: &template::Template| template.render(&choice.facts);
+        let file = choice
+            .turn
+            .until_file
+            .as_ref()
+            .map(&fill)
+            .transpose()
+            .map_err(ProviderError::Refused)?
+            .map(|path| Path::new(scene.cwd).join(path));
 
         let aborted = || ProviderError::Aborted { partial: Vec::new(), usage: Usage::default() };
         request.cancel.run_until_cancelled(self.hold(choice.turn, file)).await.ok_or_else(aborted)?;
@@ -176,7 +183,8 @@ impl Provider for ScriptedProvider {
         let fault = choice.turn.fault.as_ref().filter(|fault| self.fails(fault.times(), attempt));
         let stop_after = match fault {
             Some(Fault::Http { status, body, retry_after_ms, .. }) => {
-                let (status, body, retry_after_ms) = (*status, fill(body)?, *retry_after_ms);
+                let (status, body, retry_after_ms) =
+                    (*status, fill(body).map_err(ProviderError::Refused)?, *retry_after_ms);
                 return Err(ProviderError::Http { status, body, retry_after_ms });
             }
             Some(Fault::Broken { after_chars, .. } | Fault::Silence { after_chars, .. }) => *after_chars,
@@ -188,7 +196,11 @@ impl Provider for ScriptedProvider {
         match (played, fault) {
             (Played::Cancelled, _) => return Err(ProviderError::Aborted { partial: content, usage }),
             (_, Some(Fault::Broken { message, .. })) => {
-                return Err(ProviderError::Broken { message: fill(message)?, partial: content, usage });
+                return Err(ProviderError::Broken {
+                    message: fill(message).map_err(ProviderError::Refused)?,
+                    partial: content,
+                    usage,
+                });
             }
             (_, Some(Fault::Silence { .. })) => {
                 request.cancel.cancelled().await;

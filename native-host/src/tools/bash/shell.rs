@@ -21,7 +21,7 @@ use super::output::Output;
 /// How long the pipes must be silent after the shell's end before they are let go.
 const IDLE_AFTER_EXIT: Duration = Duration::from_millis(100);
 /// How long they are read after the shell's end at most, however much comes.
-const LONGEST_AFTER_EXIT: Duration = Duration::from_secs(5);
+const LONGEST_AFTER_EXIT: Duration = Duration::from_secs(2);
 /// Between two shows of the output so far.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 

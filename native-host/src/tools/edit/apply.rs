@@ -260,7 +260,7 @@ impl Names<'_> {
     fn not_found(&self, number: usize) -> String {
         let what = if self.single { "the exact text".to_owned() } else { format!("edits[{number}]") };
         format!(
-            "Could not find {what} in {}. The oldText must match exactly including all whitespace and newlines.",
+            "Could not find {what} in {}. oldText must match the file exactly, with its spaces and line breaks.",
             self.path
         )
     }
@@ -268,21 +268,17 @@ impl Names<'_> {
     fn not_unique(&self, number: usize, count: usize) -> String {
         let what = if self.single { "the text".to_owned() } else { format!("edits[{number}]") };
         format!(
-            "Found {count} occurrences of {what} in {}. Each oldText must be unique. Add surrounding text to make it \
-             unique.",
+            "Found {count} occurrences of {what} in {}; oldText must occur only once. Give more of the text around it.",
             self.path
         )
     }
 
     fn overlap(&self, first: usize, second: usize) -> String {
-        format!(
-            "edits[{first}] and edits[{second}] overlap in {}. Merge them into one edit or pick separate regions.",
-            self.path
-        )
+        format!("edits[{first}] and edits[{second}] overlap in {}. Make them one edit.", self.path)
     }
 
     fn no_change(&self) -> String {
-        format!("No changes made to {}. The replacement produced identical content.", self.path)
+        format!("No changes made to {}: the new text equals the old.", self.path)
     }
 }
 
