@@ -72,3 +72,16 @@ fn list(out: &mut String, title: &str, about: &str, names: &[&str]) {
     }
     out.push('\n');
 }
+
+#[cfg(test)]
+mod tests {
+    /// ABI-25, DOC-2: the published page is what the code makes.
+    #[test]
+    fn the_published_page_is_up_to_date() {
+        let published = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/abi.md"));
+        assert!(
+            published.is_ok_and(|text| text == super::abi_markdown()),
+            "docs/abi.md differs from the code: run `cargo xtask generate`"
+        );
+    }
+}

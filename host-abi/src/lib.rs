@@ -97,6 +97,43 @@ mod tests {
         assert_eq!("_1as_0lib_1header_0root_bmodule_bloader", abi_stable::library::ROOT_MODULE_LOADER_NAME);
     }
 
+    /// ABI-25, part of 01-T7: a newer host refuses an older extension as soon as one of these has another member,
+    /// so they stay as they are; what is new gets a name or an optional JSON member.
+    #[test]
+    fn the_frozen_traits_are_as_they_were() {
+        let source = include_str!("ffi.rs");
+        let members = source.lines().map(str::trim).filter(|line| {
+            line.starts_with("pub trait")
+                || line.starts_with("fn ")
+                || line.contains("extern \"C\" fn")
+                || line.contains("last_prefix")
+        });
+        let members: Vec<&str> = members.collect();
+        assert_eq!(members, FROZEN);
+    }
+
+    const FROZEN: &[&str] = &[
+        "pub trait Host: Send + Sync {",
+        "fn post(&self, scope: u64, op: RStr<'_>, json: RString);",
+        "#[sabi(last_prefix_field)]",
+        "fn request(&self, scope: u64, op: RStr<'_>, json: RString) -> FfiFuture<JsonResult>;",
+        "pub trait Reply: Send + Sync {",
+        "fn progress(&self, json: RString);",
+        "#[sabi(last_prefix_field)]",
+        "fn finish(&self, result: JsonResult);",
+        "pub trait Extension: Send + Sync {",
+        "fn attach(&self, scope: u64, json: RString) -> JsonResult;",
+        "fn detach(&self, scope: u64);",
+        "fn invoke(&self, scope: u64, call: u64, kind: RStr<'_>, name: RStr<'_>, json: RString, reply: ReplyBox);",
+        "fn cancel(&self, call: u64);",
+        "fn notify(&self, scope: u64, name: RStr<'_>, json: RString);",
+        "#[sabi(last_prefix_field)]",
+        "fn query(&self, scope: u64, name: RStr<'_>, json: RString) -> JsonResult;",
+        "pub info: extern \"C\" fn() -> RString,",
+        "#[sabi(last_prefix_field)]",
+        "pub init: extern \"C\" fn(host: HostBox, json: RString) -> RResult<ExtensionBox, RString>,",
+    ];
+
     proptest! {
         /// GUARD-19: `budget_from_env(budget_to_env(b)) == b`, a missing soft step included.
         #[test]

@@ -61,6 +61,9 @@ impl LoadError {
     }
 }
 
+/// Characters of a report's cause that a message holds.
+const CAUSE_CHARS: usize = 240;
+
 #[cfg(test)]
 mod tests;
 
@@ -199,15 +202,27 @@ fn abi_stable_version(header: &AbiHeader) -> String {
     }
 }
 
-/// The first lines of a layout report, which runs to hundreds of lines.
+/// The first cause of a report that runs to hundreds of lines, in one line: `mismatched type (expected A, found B)`.
 fn first_cause(report: &str) -> String {
-    let lines: Vec<&str> = report.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = report.lines().map(str::trim).collect();
     let start = lines.iter().position(|line| line.starts_with("Error:")).unwrap_or(0);
-    let mut cause = lines[start.min(lines.len())..].iter().take(3).copied().collect::<Vec<_>>().join(" ");
-    if cause.chars().count() > 240 {
-        cause = cause.chars().take(240).collect::<String>() + "…";
+    let block = lines[start.min(lines.len())..].iter().skip_while(|line| line.is_empty());
+    let block: Vec<&str> = block.take_while(|line| !line.is_empty()).copied().collect();
+    let heading = |name: &str| block.iter().position(|line| *line == name);
+    let cause = match (heading("Expected:"), heading("Found:")) {
+        (Some(expected), Some(found)) if expected < found => format!(
+            "{} (expected {}, found {})",
+            block[..expected].join(" "),
+            block[expected + 1..found].join(" "),
+            block[found + 1..].join(" "),
+        ),
+        _ => block.join(" "),
+    };
+    let cause = cause.trim_start_matches("Error:").trim();
+    match cause.char_indices().nth(CAUSE_CHARS) {
+        Some((end, _)) => format!("{}…", &cause[..end]),
+        None => cause.to_owned(),
     }
-    cause
 }
 
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {

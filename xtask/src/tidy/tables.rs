@@ -73,8 +73,9 @@ pub struct Confined {
 pub const CONFINED: &[Confined] = &[
     Confined {
         krate: "abi_stable",
-        files: &["host-abi/"],
-        packages: &["host-abi"],
+        // The wrong libraries of the load matrix are made with it.
+        files: &["host-abi/", "tests/extensions/"],
+        packages: &["host-abi", "other-layout-ext", "older-abi-ext", "newer-abi-ext", "patch-abi-ext"],
         tests: false,
         reason: "only host-abi speaks the stable ABI; use its types",
     },

@@ -225,8 +225,11 @@ fn panics(probe: &Arc<Probe>, call: &Invocation, params: &Value, session: Arc<Se
     match params["where"].as_str().unwrap_or("invoke") {
         "invoke" => panic!("probe: invoke"),
         "after_spawn" => {
-            // Its late answer must not count: the call has failed by then.
-            probe.start(call, reply, session, |_| async { done(ToolResult::text("too late")) });
+            // Its late answer must not count: the call has failed by then. A cancel brings it.
+            probe.start(call, reply, session, |work| async move {
+                work.cancelled.cancelled().await;
+                done(ToolResult::text("too late"))
+            });
             panic!("probe: after spawn");
         }
         "spawned" => probe.start(call, reply, session, |_| async { panic!("probe: spawned") }),
