@@ -1,1 +1,7 @@
-fn main() {}
+//! The `legion` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(native_host::cli::main())
+}
