@@ -14,7 +14,7 @@ use super::types::{AgentConfig, CardSource};
 
 /// Where cards and settings are looked for. The caller takes these from its host and its environment; nothing here
 /// reads either.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DefinitionRoots {
     /// The host's user directory.
     pub agent_dir: PathBuf,

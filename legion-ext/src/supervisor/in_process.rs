@@ -87,6 +87,11 @@ impl InProcess {
         Self(Arc::new(Inner { deps, registry: Mutex::default() }))
     }
 
+    /// Whose children these are, for the pool.
+    pub fn parent(&self) -> &ParentKey {
+        &self.0.deps.parent
+    }
+
     /// Children that this session has started so far.
     pub fn spawn_count(&self) -> u32 {
         self.0.lock().spawned
