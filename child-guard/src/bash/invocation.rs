@@ -57,6 +57,11 @@ fn look_through(
         return Err(Unsplittable);
     }
     while let Some(first) = words.first() {
+        if is_expansion(first) && words.len() > 1 {
+            // It may expand to nothing, and then the next word is the command, as in `$SUDO rm`.
+            words = &words[1..];
+            continue;
+        }
         match wrapped(base_name(first), &words[1..]) {
             Wrapped::Command(skipped) => words = &words[1 + skipped..],
             Wrapped::Text(text) => return collect(text.as_bytes(), depth + 1, found),
@@ -230,6 +235,13 @@ fn find_commands(args: &[String]) -> impl Iterator<Item = &[String]> {
             .unwrap_or(run.len());
         rest = &run[length..];
         Some(&run[..length])
+    })
+}
+
+/// Whether a word is nothing but a parameter or a substitution.
+fn is_expansion(word: &str) -> bool {
+    word.strip_prefix('$').is_some_and(|name| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_$@*#?!-".contains(&byte))
     })
 }
 

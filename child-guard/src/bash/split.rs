@@ -240,6 +240,7 @@ impl<'a> Splitter<'a> {
         let mut words: Vec<String> = Vec::new();
         let mut targets = Vec::new();
         let mut from = None;
+        // Behind an assignment or a redirection a keyword is an ordinary word.
         let mut bound = false;
         let mut coproc = false;
         let ended = loop {
@@ -263,11 +264,13 @@ impl<'a> Splitter<'a> {
                 b'&' | b'<' | b'>' if !substitutes => {
                     from.get_or_insert(self.pos);
                     self.redirection(&mut targets)?;
+                    bound |= words.is_empty();
                     continue;
                 }
                 b'0'..=b'9' if self.at_descriptor() => {
                     from.get_or_insert(self.pos);
                     self.redirection(&mut targets)?;
+                    bound |= words.is_empty();
                     continue;
                 }
                 _ => {}

@@ -47,6 +47,8 @@ fn wrappers_are_looked_through() {
             "find . -exec find {} -exec rm {} + \\;",
             &["find . -exec find {} -exec rm {} + ;", "find {} -exec rm {}", "rm {}"],
         ),
+        ("$SUDO rm x; $A $(b) rm y; $A", &["rm x", "b", "rm y", "$A"]),
+        ("$BIN/tool rm", &["$BIN/tool rm"]),
         ("/bin/rm x", &["/bin/rm x"]),
         ("sudo", &[]),
         ("timeout 5", &[]),
