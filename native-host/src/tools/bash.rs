@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::output::{Output, Snapshot};
-use self::shell::{Command, Ending};
+use self::shell::{Command, Ending, Patience};
 use super::truncate::{self, Limit, MAX_BYTES, MAX_LINES};
 use super::{Tool, ToolContext, ToolDef, ToolOutput};
 
@@ -74,7 +74,13 @@ impl Tool for Bash {
             let cwd = ctx.cwd.display();
             return ToolOutput::error(format!("Working directory does not exist: {cwd}"));
         }
-        let command = Command { text: &args.command, cwd: &ctx.cwd, vars: ctx.env.for_command(&ctx.session), timeout };
+        let command = Command {
+            text: &args.command,
+            cwd: &ctx.cwd,
+            vars: ctx.env.for_command(&ctx.session),
+            timeout,
+            patience: Patience::default(),
+        };
         let mut output = Output::new(ctx.env.temp_dir());
         let show = |output: &mut Output| {
             if let Some(progress) = &ctx.progress {

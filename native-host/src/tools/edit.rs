@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::read::reason;
+use super::read::{irregular, reason};
 use super::{Tool, ToolContext, ToolDef, ToolOutput, blocking, mutation, paths};
 
 #[derive(Debug)]
@@ -117,6 +117,9 @@ fn is_edit(value: &Value) -> bool {
 
 fn edit(path: &Path, args: &Args, cancel: &CancellationToken) -> Result<ToolOutput, String> {
     let fail = |error: std::io::Error| format!("Could not edit file: {}. {}", args.path, reason(&error));
+    if irregular(path) {
+        return Err(format!("Could not edit file: {}. It is no regular file.", args.path));
+    }
     let bytes = std::fs::read(path).map_err(fail)?;
     // Text that is not UTF-8 would come back changed where nobody edited it.
     let text =

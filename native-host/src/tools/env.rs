@@ -3,30 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The variables that tell a subprocess child who it is (SUP-119, rows marked *child*). A command that a
-/// session runs is no child of the legion, so none of them reaches it (SUP-36).
-pub const CHILD_VARIABLES: [&str; 16] = [
-    "PI_LEGION_DB",
-    "PI_LEGION_NODE_ID",
-    "PI_SUBAGENT_ROLE",
-    "PI_SUBAGENTS_TEAM",
-    "PI_LEGION_PHASES",
-    "PI_SUBAGENT_UTILITY_CHILD",
-    "PI_SUBAGENT_ACCEPTANCE_ROLE",
-    "PI_SUBAGENT_MAX_DEPTH",
-    "PI_SUBAGENT_ALLOW_NESTED",
-    "PI_SUBAGENT_MAX_TOOL_CALLS",
-    "PI_SUBAGENT_TOOL_SOFT",
-    "PI_SUBAGENT_TOOL_BLOCK",
-    "PI_SUBAGENT_MAX_TURNS",
-    "PI_SUBAGENT_TURN_SOFT",
-    "PI_SUBAGENT_TOOL_TIMEOUT_MS",
-    "PI_LEGION_SIGNAL_FILE",
-];
+use host_abi::scope::vars;
 
 /// The variables that tell a command about the session that runs it (NAT-4).
-const SESSION_VARIABLES: [&str; 5] =
-    ["PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MODEL", "PI_REASONING_LEVEL"];
+const SESSION_VARIABLES: [&str; 4] = ["PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MODEL"];
 
 /// The environment of the host process, taken once.
 #[derive(Debug, Clone, Default)]
@@ -65,9 +45,10 @@ impl HostEnv {
         &self.temp_dir
     }
 
-    /// The environment of a command of `session`: without anybody's identity, with the session's facts.
+    /// The environment of a command of `session`, with the session's facts. Without a child's identity: what a
+    /// session runs is no child of the legion (SUP-36).
     pub fn for_command(&self, session: &SessionEnv) -> Vec<(OsString, OsString)> {
-        let withheld = |key: &OsStr| CHILD_VARIABLES.iter().chain(&SESSION_VARIABLES).any(|name| key == *name);
+        let withheld = |key: &OsStr| vars::CHILD.iter().chain(&SESSION_VARIABLES).any(|name| key == *name);
         let mut vars: Vec<(OsString, OsString)> = self.vars.iter().filter(|(key, _)| !withheld(key)).cloned().collect();
         let mut set = |name: &str, value: Option<OsString>| vars.extend(value.map(|value| (name.into(), value)));
         set("PI_SESSION_ID", Some(session.session_id.clone().into()));

@@ -79,6 +79,9 @@ fn read(path: &Path, args: &Args, cancel: &CancellationToken) -> Result<ToolOutp
     if metadata.is_dir() {
         return Err(format!("Could not read file: {}. It is a directory; use ls.", args.path));
     }
+    if irregular(path) {
+        return Err(format!("Could not read file: {}. It is no regular file.", args.path));
+    }
     let mut start = Vec::new();
     File::open(path).map_err(fail)?.take(4_096).read_to_end(&mut start).map_err(fail)?;
     if let Some(mime) = image_type(&start) {
@@ -229,6 +232,11 @@ fn image_type(start: &[u8]) -> Option<&'static str> {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
         _ => None,
     }
+}
+
+/// Whether something stands there that may never answer, such as a pipe or a device.
+pub(super) fn irregular(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 /// The system's reason, in a form that models know.

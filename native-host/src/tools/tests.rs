@@ -39,7 +39,7 @@ impl Place {
         let var = |name: &str, value: &Path| (OsString::from(name), OsString::from(value));
         let mut vars = vec![var("HOME", &root.join("home")), var("TMPDIR", &root.join("tmp"))];
         vars.push(("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()));
-        vars.extend(env::CHILD_VARIABLES.map(|name| (OsString::from(name), OsString::from("leaked"))));
+        vars.extend(host_abi::scope::vars::CHILD.iter().map(|name| (OsString::from(name), OsString::from("leaked"))));
         vars.push(("PI_SESSION_ID".into(), "of the parent".into()));
         Place { _dir: dir, cwd, env: Arc::new(HostEnv::new(vars)) }
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::read::reason;
+use super::read::{irregular, reason};
 use super::{Tool, ToolContext, ToolDef, ToolOutput, blocking, mutation, paths};
 
 #[derive(Debug)]
@@ -65,6 +65,9 @@ impl Tool for Write {
 
 fn write(path: &Path, args: &Args) -> Result<ToolOutput, String> {
     let fail = |error: std::io::Error| format!("Could not write file: {}. {}", args.path, reason(&error));
+    if irregular(path) {
+        return Err(format!("Could not write file: {}. It is no regular file.", args.path));
+    }
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(fail)?;
     }

