@@ -187,34 +187,31 @@ pub fn running_children(conn: &Conn, parents: &[&str]) -> LResult<Vec<NodeRow>> 
 pub fn get_subtree(conn: &Conn, id: &str, max_depth: u32) -> LResult<Vec<SubtreeRow>> {
     let rows = conn.rows(
         concat!(
-            "WITH RECURSIVE tree(key, level) AS (
-               SELECT rowid, 0 FROM nodes WHERE id = ?1
+            "WITH RECURSIVE tree(id, key, level) AS (
+               SELECT id, rowid, 0 FROM nodes WHERE id = ?1
                UNION ALL
-               SELECT c.rowid, t.level + 1
-                 FROM tree t JOIN nodes p ON p.rowid = t.key JOIN nodes c ON c.parent_id = p.id
+               SELECT c.id, c.rowid, t.level + 1 FROM tree t CROSS JOIN nodes c ON c.parent_id = t.id
                 WHERE t.level < ?2
-               ORDER BY 2 DESC, 1
+               ORDER BY 3 DESC, 2
              )
              SELECT ",
             node_columns!("n"),
-            ", t.level, coalesce(u.tokens_in, 0), coalesce(u.tokens_out, 0), coalesce(u.cost_usd, 0)
+            ", t.key, t.level, coalesce(u.tokens_in, 0), coalesce(u.tokens_out, 0), coalesce(u.cost_usd, 0)
                FROM tree t CROSS JOIN nodes n ON n.rowid = t.key LEFT JOIN usage u ON u.node_id = n.id"
         ),
         params![id, max_depth],
         |row| {
-            Ok(SubtreeRow {
-                node: map_node(row)?,
-                level: row.get(NODE_COLUMNS)?,
-                usage: UsageRow {
-                    tokens_in: unsigned(row, NODE_COLUMNS + 1)?,
-                    tokens_out: unsigned(row, NODE_COLUMNS + 2)?,
-                    cost_usd: row.get(NODE_COLUMNS + 3)?,
-                },
-            })
+            let key: i64 = row.get(NODE_COLUMNS)?;
+            let usage = UsageRow {
+                tokens_in: unsigned(row, NODE_COLUMNS + 2)?,
+                tokens_out: unsigned(row, NODE_COLUMNS + 3)?,
+                cost_usd: row.get(NODE_COLUMNS + 4)?,
+            };
+            Ok((key, SubtreeRow { node: map_node(row)?, level: row.get(NODE_COLUMNS + 1)?, usage }))
         },
     )?;
     let mut seen = HashSet::with_capacity(rows.len());
-    Ok(rows.into_iter().filter(|row| seen.insert(row.node.id.clone())).collect())
+    Ok(rows.into_iter().filter(|(key, _)| seen.insert(*key)).map(|(_, row)| row).collect())
 }
 
 /// Children of `parent_id` that hold a slot (LED-43).
