@@ -23,3 +23,5 @@ pub mod orchestrator;
 pub mod mail;
 
 pub mod ui;
+
+pub mod tools;

@@ -4,6 +4,10 @@
 pub const RESULT_BYTES: usize = 49_152;
 /// Lines of one tool result.
 pub const RESULT_LINES: usize = 2_000;
+/// Bytes of a result that is one view, such as a tree: the rest is for what is said about the call.
+pub const VIEW_BYTES: usize = RESULT_BYTES - 1_024;
+/// Lines of such a view.
+pub const VIEW_LINES: usize = RESULT_LINES - 16;
 /// Bytes of all result bodies together.
 pub const BODIES_BYTES: usize = 40_960;
 /// A body's share is never less than this; what has no room for it is not shown.

@@ -3,7 +3,7 @@
 use super::{
     cut::{Room, Row, keep},
     duration, label_glyph, tool_text,
-    tree::{self, descend, indented},
+    tree::{self, Forest, indented},
     usage_text,
 };
 use crate::{
@@ -28,12 +28,13 @@ const PATH_BYTES: usize = 4_096;
 pub fn status_text(projection: &Projection) -> String {
     let Some(first) = projection.children.first() else { return NO_CHILDREN.to_owned() };
     let mut page = Page::default();
+    let mut forest = Forest::new(&projection.tree);
     if projection.single {
-        page.child(projection, first);
+        page.child(first, &mut forest, true);
     } else {
         page.fixed.push(header(projection));
         for group in GROUPS {
-            page.group(projection, group);
+            page.group(projection, &mut forest, group);
         }
     }
     let transcript = projection.transcript.as_deref().map(transcript_tail).unwrap_or_default();
@@ -64,7 +65,7 @@ struct Page {
 }
 
 impl Page {
-    fn group(&mut self, projection: &Projection, group: Liveness) {
+    fn group(&mut self, projection: &Projection, forest: &mut Forest<'_>, group: Liveness) {
         let children: Vec<&ChildView> = projection
             .children
             .iter()
@@ -73,7 +74,7 @@ impl Page {
             .collect();
         let before = self.rows.len();
         for child in &children {
-            self.child(projection, child);
+            self.child(child, forest, false);
         }
         let heading = match group {
             Liveness::Live => None,
@@ -87,12 +88,11 @@ impl Page {
         }
     }
 
-    /// A child's lines, then one line for each node below it: the live ones, or all of a single child (STA-4a).
-    fn child(&mut self, projection: &Projection, child: &ChildView) {
+    /// A child's lines, then one line for each live node below it, or for `every` node (STA-4a).
+    fn child(&mut self, child: &ChildView, forest: &mut Forest<'_>, every: bool) {
         let at = self.push(None, 0, is_terminal_label(&child.state), child_lines(child));
-        let Some(node) = projection.tree.iter().find(|node| node.id == child.node_id) else { return };
-        for placed in descend(&projection.tree, node, tree::DEFAULT_DEPTH).into_iter().skip(1) {
-            if projection.single || placed.node.liveness == Liveness::Live {
+        for placed in forest.take(&child.node_id, tree::DEFAULT_DEPTH).into_iter().skip(1) {
+            if every || placed.node.liveness == Liveness::Live {
                 let line = indented(placed.level, &descendant_line(placed.node));
                 self.push(Some(at), placed.level, is_terminal_label(&placed.node.state), vec![line]);
             }
@@ -109,8 +109,8 @@ impl Page {
     fn text(self, transcript: &[String]) -> String {
         let taken: usize = self.fixed.iter().chain(transcript).map(|line| line.len() + 1).sum();
         let room = Room {
-            bytes: caps::RESULT_BYTES.saturating_sub(taken + tree::MORE_BYTES),
-            lines: caps::RESULT_LINES.saturating_sub(self.fixed.len() + transcript.len() + 1),
+            bytes: caps::VIEW_BYTES.saturating_sub(taken + tree::MORE_BYTES),
+            lines: caps::VIEW_LINES.saturating_sub(self.fixed.len() + transcript.len() + 1),
         };
         let kept = keep(&self.rows, room);
         let left_out = kept.iter().filter(|kept| !**kept).count();
@@ -159,8 +159,9 @@ fn child_lines(child: &ChildView) -> Vec<String> {
         add(format!("session: {}", clean_line(&file.to_string_lossy(), PATH_BYTES)));
     }
     if let Some(reason) = child.reason.as_ref().filter(|_| has_failed(child)) {
-        add(format!("reason: {}", clean_line(reason, REASON_BYTES)));
-        if let Some(hint) = failure_hint(reason) {
+        let reason = clean_line(reason, REASON_BYTES);
+        add(format!("reason: {reason}"));
+        if let Some(hint) = failure_hint(&reason) {
             add(hint);
         }
     }

@@ -45,7 +45,7 @@ pub struct Placed<'a> {
 /// The node is not in the tree, or its name stands for several of it.
 pub fn select<'a>(tree: &'a [NodeView], query: &TreeQuery) -> Result<Vec<Placed<'a>>, SubagentError> {
     let Some(start) = find(tree, query.node.as_deref())? else { return Ok(Vec::new()) };
-    let placed = descend(tree, start, query.depth);
+    let placed = Forest::new(tree).take(&start.id, query.depth);
     Ok(if query.active_only { drop_finished(&placed) } else { placed })
 }
 
@@ -68,28 +68,46 @@ fn find<'a>(tree: &'a [NodeView], name: Option<&str>) -> Result<Option<&'a NodeV
     }
 }
 
-/// `start` and what is below it, at most `depth` levels; a loop of parents ends where it began.
-pub fn descend<'a>(tree: &'a [NodeView], start: &'a NodeView, depth: u32) -> Vec<Placed<'a>> {
-    let mut children: HashMap<&str, Vec<&NodeView>> = HashMap::new();
-    for node in tree.iter().filter(|node| node.id != start.id) {
-        if let Some(parent) = &node.parent_id {
-            children.entry(parent).or_default().push(node);
+/// A tree by its parents, made once for any number of looks into it.
+#[derive(Debug)]
+pub(super) struct Forest<'a> {
+    by_id: HashMap<&'a str, &'a NodeView>,
+    below: HashMap<&'a str, Vec<&'a NodeView>>,
+}
+
+impl<'a> Forest<'a> {
+    pub fn new(tree: &'a [NodeView]) -> Self {
+        let mut forest = Self { by_id: HashMap::with_capacity(tree.len()), below: HashMap::new() };
+        for node in tree {
+            forest.by_id.insert(&node.id, node);
+            if let Some(parent) = &node.parent_id {
+                forest.below.entry(parent).or_default().push(node);
+            }
         }
+        forest
     }
-    let mut placed = Vec::new();
-    // A stack instead of recursion: a tree may be deep, and ids come from a file.
-    let mut open = vec![Placed { node: start, level: 0, parent: None }];
-    while let Some(next) = open.pop() {
-        let at = placed.len();
-        placed.push(next);
-        if next.level >= depth as usize {
-            continue;
+
+    /// The node `id` and what is below it, at most `depth` levels. Each node is placed once, whatever the ids say: what
+    /// was placed is taken out of the forest.
+    pub fn take(&mut self, id: &str, depth: u32) -> Vec<Placed<'a>> {
+        let mut placed = Vec::new();
+        // A stack instead of recursion: a tree may be deep, and ids come from a file.
+        let mut open: Vec<Placed<'a>> =
+            self.by_id.get(id).map(|node| Placed { node, level: 0, parent: None }).into_iter().collect();
+        while let Some(next) = open.pop() {
+            if self.by_id.remove(next.node.id.as_str()).is_none() {
+                continue;
+            }
+            let at = placed.len();
+            placed.push(next);
+            if next.level >= depth as usize {
+                continue;
+            }
+            let below = self.below.remove(next.node.id.as_str()).unwrap_or_default();
+            open.extend(below.into_iter().rev().map(|node| Placed { node, level: next.level + 1, parent: Some(at) }));
         }
-        // Taken out, so that a node is placed once whatever the ids say.
-        let below = children.remove(next.node.id.as_str()).unwrap_or_default();
-        open.extend(below.into_iter().rev().map(|node| Placed { node, level: next.level + 1, parent: Some(at) }));
+        placed
     }
-    placed
 }
 
 fn drop_finished<'a>(placed: &[Placed<'a>]) -> Vec<Placed<'a>> {
@@ -128,7 +146,7 @@ pub fn tree_text<'a>(placed: &[Placed<'a>]) -> (String, Vec<&'a NodeView>) {
             lines: 1,
         })
         .collect();
-    let whole = Room { bytes: caps::RESULT_BYTES, lines: caps::RESULT_LINES };
+    let whole = Room { bytes: caps::VIEW_BYTES, lines: caps::VIEW_LINES };
     let mut kept = keep(&rows, whole);
     if kept.contains(&false) {
         kept = keep(&rows, Room { bytes: whole.bytes - MORE_BYTES, lines: whole.lines - 1 });
