@@ -724,8 +724,8 @@ proptest! {
 
 const MIB: usize = 1 << 20;
 
-/// 10-T22, GUARD-101: texts of 1 MiB that would be slow or deep for a careless reader, each also with an end that
-/// leaves it open or makes it fail late.
+/// 10-T22, GUARD-101: what would be slow or deep for a careless reader, the worst of it at 1 MiB, all of it long enough
+/// for anything quadratic to be noticed.
 #[test]
 fn classifiers_end_on_hostile_texts_of_a_mebibyte() {
     let units = [
@@ -810,12 +810,14 @@ fn classifiers_end_on_hostile_texts_of_a_mebibyte() {
         let _ = ledger_hit(text);
     };
     for unit in units {
-        let body = unit.repeat(MIB / unit.len());
-        run(&body);
+        let body = unit.repeat(MIB / 16 / unit.len());
         // How the text ends decides whether a reader that tries and goes back does so once or everywhere.
-        for end in ["'", "\n))", "`"] {
-            run(&(body[..body.floor_char_boundary(MIB / 64)].to_owned() + end));
+        for end in ["", "'", "\n))", "`"] {
+            run(&(body.clone() + end));
         }
+    }
+    for unit in ["(", "$((", "((\n#((((\n));", "`", "\"$(", "<<a ", "find -exec ", "rm *", "1>", "\u{0}"] {
+        run(&(unit.repeat(MIB / unit.len()) + "'"));
     }
     let bytes: Vec<u8> = (0..=255).cycle().take(MIB).collect();
     run(&String::from_utf8_lossy(&bytes));

@@ -225,7 +225,7 @@ fn children_in_one_process_keep_their_own_counters_and_roles() {
     assert!(blocked(&stage.bash(2, "ls")), "the other one is still there");
 }
 
-/// GUARD-4, GUARD-6, GUARD-11, 10-T5: what is never named in the code is never opened.
+/// GUARD-4, GUARD-6, GUARD-11, part of 10-T5: what is never named in the code is never opened.
 #[test]
 fn all_works_without_a_session_start_and_without_a_file() {
     let signal = "/nowhere/signal";
@@ -411,7 +411,7 @@ fn relative_paths_belong_to_the_working_directory_of_the_call() {
     assert!(!blocked(&ask("")), "an empty one falls back to the session's");
 }
 
-/// GUARD-85, GUARD-86, GUARD-87, GUARD-88, 10-T18
+/// GUARD-85, GUARD-86, GUARD-87, GUARD-88, part of 10-T18
 #[test]
 fn the_timeout_of_bash_is_bounded_and_the_rest_of_its_input_kept() {
     let limited = Stage::new(&[]);
@@ -437,7 +437,7 @@ fn the_timeout_of_bash_is_bounded_and_the_rest_of_its_input_kept() {
     assert_eq!(limited.bash(1, "ls"), json!({ "input": { "command": "ls", "timeout": 90 } }));
     assert_eq!(limited.ask(1, "read", json!({ "path": "x", "timeout": 600 })).expect("answered"), json!({}));
 
-    // A call that the host ended in time is the host's error result; the guard learns nothing of it.
+    // A call that timed out is an error result of the host, of which the guard learns nothing: later calls run.
     limited.tell(1, &Event::AgentStart);
     for turn in 0..3 {
         limited.tell(1, &Event::TurnStart(Turn { turn }));
