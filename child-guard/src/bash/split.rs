@@ -8,18 +8,15 @@
 //! Where two shells would read a text differently the stricter reading is taken: more commands, or none at all
 //! ([`Unsplittable`]).
 
+mod expansions;
+mod words;
+
 use std::fmt;
+
+use words::is_assignment;
 
 /// Nested substitutions and groups that are followed; anything deeper is [`Unsplittable`] (GUARD-101).
 pub(super) const MAX_DEPTH: usize = 32;
-
-/// What stands in a word for something that only the shell can compute. It reads as an expansion again, so a text
-/// that is split a second time (`eval`, `bash -c`) neither repeats nor hides what was inside: those commands have
-/// been listed already.
-const OPAQUE: &[u8] = b"$_";
-
-/// The bytes that end a word or mean something inside one or inside double quotes.
-const SPECIAL: &[u8] = b" \t\n;&|()<>\\'\"$`";
 
 /// Longest text of a command or target that is kept for messages, in characters.
 const SHOWN_CHARS: usize = 100;
@@ -107,12 +104,6 @@ enum Parenthesis {
     OfFunction,
 }
 
-struct Word {
-    text: Vec<u8>,
-    start: usize,
-    quoted: bool,
-}
-
 struct HereDoc {
     delimiter: Vec<u8>,
     strip_tabs: bool,
@@ -140,8 +131,6 @@ impl<'a> Splitter<'a> {
         }
         Ok(Self { bytes, pos: 0, end: bytes.len(), depth, pending: Vec::new(), found: Vec::new(), retries })
     }
-
-    // --- reading ---------------------------------------------------------------------------------------------
 
     fn peek(&self) -> Option<u8> {
         self.peek_at(0)
@@ -199,8 +188,6 @@ impl<'a> Splitter<'a> {
             }
         }
     }
-
-    // --- commands --------------------------------------------------------------------------------------------
 
     fn list(&mut self, end: End) -> Result<Ended, Unsplittable> {
         let mut braces = 0usize;
@@ -439,8 +426,6 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    // --- redirections ----------------------------------------------------------------------------------------
-
     /// Whether digits at the current place are the descriptor of a redirection.
     fn at_descriptor(&self) -> bool {
         let digits = self.bytes[self.pos..self.end].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -523,361 +508,6 @@ impl<'a> Splitter<'a> {
         }
         Ok(())
     }
-
-    // --- words -----------------------------------------------------------------------------------------------
-
-    /// Reads one word. `first` is the place of the command word, where `!(` is a negated subshell and no pattern.
-    fn word(&mut self, first: bool) -> Result<Word, Unsplittable> {
-        let mut word = Word { text: Vec::new(), start: self.pos, quoted: false };
-        while let Some(byte) = self.peek() {
-            match byte {
-                b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')' => break,
-                b'<' | b'>' if self.peek_at(1) == Some(b'(') => {
-                    self.substitution(2)?;
-                    word.text.extend_from_slice(OPAQUE);
-                }
-                b'<' | b'>' => break,
-                b'(' => {
-                    let raw = &self.bytes[word.start..self.pos];
-                    match raw.last() {
-                        Some(b'=') if is_assignment(raw) => self.array()?,
-                        Some(b'?' | b'*' | b'+' | b'@' | b'!') if !first => self.pattern_group()?,
-                        _ => break,
-                    }
-                    word.text.extend_from_slice(OPAQUE);
-                }
-                b'\\' => {
-                    word.quoted = true;
-                    match self.peek_at(1) {
-                        Some(b'\n') => {}
-                        Some(escaped) => word.text.push(escaped),
-                        None => word.text.push(b'\\'),
-                    }
-                    self.advance(2);
-                }
-                b'\'' => {
-                    word.quoted = true;
-                    self.single_quoted(&mut word.text)?;
-                }
-                b'"' => {
-                    word.quoted = true;
-                    self.double_quoted(&mut word.text)?;
-                }
-                b'$' => {
-                    word.quoted |= matches!(self.peek_at(1), Some(b'\'' | b'"'));
-                    self.dollar(&mut word.text, false)?;
-                }
-                b'`' => self.backticks(&mut word.text, false)?,
-                _ => self.plain(&mut word.text),
-            }
-        }
-        Ok(word)
-    }
-
-    /// `( … )` behind `name=`.
-    fn array(&mut self) -> Result<(), Unsplittable> {
-        self.enter()?;
-        self.pos += 1;
-        loop {
-            self.skip_lines()?;
-            match self.peek() {
-                Some(b')') => break,
-                Some(b'<' | b'>') if self.peek_at(1) == Some(b'(') => {}
-                None | Some(b'(' | b';' | b'&' | b'|' | b'<' | b'>') => return Err(Unsplittable),
-                Some(_) => {}
-            }
-            self.word(false)?;
-        }
-        self.pos += 1;
-        self.depth -= 1;
-        Ok(())
-    }
-
-    /// `( … )` behind `?`, `*`, `+`, `@` or `!` in a pattern.
-    fn pattern_group(&mut self) -> Result<(), Unsplittable> {
-        self.enter()?;
-        self.pos += 1;
-        loop {
-            match self.peek() {
-                Some(b')') => break,
-                None | Some(b'(') => return Err(Unsplittable),
-                Some(b'<' | b'>') if self.peek_at(1) == Some(b'(') => {
-                    self.word(false)?;
-                }
-                Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>') => self.pos += 1,
-                Some(_) => {
-                    self.word(false)?;
-                }
-            }
-        }
-        self.pos += 1;
-        self.depth -= 1;
-        Ok(())
-    }
-
-    /// Takes the byte at the current place, and those behind it that mean nothing anywhere.
-    fn plain(&mut self, text: &mut Vec<u8>) {
-        let rest = &self.bytes[self.pos + 1..self.end];
-        let length = 1 + rest.iter().position(|byte| SPECIAL.contains(byte)).unwrap_or(rest.len());
-        text.extend_from_slice(&self.bytes[self.pos..self.pos + length]);
-        self.pos += length;
-    }
-
-    fn single_quoted(&mut self, text: &mut Vec<u8>) -> Result<(), Unsplittable> {
-        self.pos += 1;
-        let rest = &self.bytes[self.pos..self.end];
-        let length = rest.iter().position(|&byte| byte == b'\'').ok_or(Unsplittable)?;
-        text.extend_from_slice(&rest[..length]);
-        self.pos += length + 1;
-        Ok(())
-    }
-
-    fn double_quoted(&mut self, text: &mut Vec<u8>) -> Result<(), Unsplittable> {
-        self.pos += 1;
-        loop {
-            match self.peek().ok_or(Unsplittable)? {
-                b'"' => break,
-                b'\\' => {
-                    match self.peek_at(1) {
-                        Some(b'\n') => {}
-                        Some(escaped @ (b'$' | b'`' | b'"' | b'\\')) => text.push(escaped),
-                        Some(other) => text.extend([b'\\', other]),
-                        None => return Err(Unsplittable),
-                    }
-                    self.pos += 2;
-                }
-                b'$' => self.dollar(text, true)?,
-                b'`' => self.backticks(text, true)?,
-                _ => self.plain(text),
-            }
-        }
-        self.pos += 1;
-        Ok(())
-    }
-
-    /// `$'…'`, whose escapes are decoded as far as they can spell a command.
-    fn ansi_quoted(&mut self, text: &mut Vec<u8>) -> Result<(), Unsplittable> {
-        self.pos += 2;
-        loop {
-            match self.peek().ok_or(Unsplittable)? {
-                b'\'' => break,
-                b'\\' => {
-                    let escape = self.peek_at(1).ok_or(Unsplittable)?;
-                    self.pos += 2;
-                    match escape {
-                        b'n' => text.push(b'\n'),
-                        b't' => text.push(b'\t'),
-                        b'r' => text.push(b'\r'),
-                        b'a' | b'b' | b'e' | b'E' | b'f' | b'v' => text.push(b' '),
-                        b'0'..=b'7' => {
-                            self.pos -= 1;
-                            let code = self.digits(8, 3);
-                            text.push((code & 0xff) as u8);
-                        }
-                        b'x' => {
-                            let code = self.digits(16, 2);
-                            text.push((code & 0xff) as u8);
-                        }
-                        b'u' | b'U' => {
-                            let code = self.digits(16, if escape == b'u' { 4 } else { 8 });
-                            let decoded = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-                            text.extend(decoded.encode_utf8(&mut [0; 4]).bytes());
-                        }
-                        b'c' => self.advance(1),
-                        other => text.push(other),
-                    }
-                }
-                byte => {
-                    text.push(byte);
-                    self.pos += 1;
-                }
-            }
-        }
-        self.pos += 1;
-        Ok(())
-    }
-
-    fn digits(&mut self, radix: u32, most: usize) -> u32 {
-        let mut code = 0u32;
-        for _ in 0..most {
-            let Some(digit) = self.peek().and_then(|byte| char::from(byte).to_digit(radix)) else { break };
-            code = code.wrapping_mul(radix).wrapping_add(digit);
-            self.pos += 1;
-        }
-        code
-    }
-
-    // --- expansions ------------------------------------------------------------------------------------------
-
-    /// `$` and what it introduces. `quoted`: inside double quotes or a here-document.
-    fn dollar(&mut self, text: &mut Vec<u8>, quoted: bool) -> Result<(), Unsplittable> {
-        match self.peek_at(1) {
-            Some(b'(') => {
-                let arithmetic = self.peek_at(2) == Some(b'(') && self.arithmetic(3)?;
-                if !arithmetic {
-                    self.substitution(2)?;
-                }
-                text.extend_from_slice(OPAQUE);
-            }
-            Some(b'{') => {
-                self.parameter(quoted)?;
-                text.extend_from_slice(OPAQUE);
-            }
-            Some(b'\'') if !quoted => self.ansi_quoted(text)?,
-            Some(b'"') if !quoted => self.pos += 1,
-            _ => {
-                text.push(b'$');
-                self.pos += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// `$( … )`, `<( … )` or `>( … )`, whose opening is `open` bytes long.
-    fn substitution(&mut self, open: usize) -> Result<(), Unsplittable> {
-        self.pos += open;
-        self.inner_list(End::Paren)
-    }
-
-    /// A list of commands with here-documents of its own.
-    fn inner_list(&mut self, end: End) -> Result<(), Unsplittable> {
-        self.enter()?;
-        let outer = std::mem::take(&mut self.pending);
-        self.list(end)?;
-        if !std::mem::replace(&mut self.pending, outer).is_empty() {
-            return Err(Unsplittable);
-        }
-        self.depth -= 1;
-        Ok(())
-    }
-
-    fn backticks(&mut self, text: &mut Vec<u8>, quoted: bool) -> Result<(), Unsplittable> {
-        self.pos += 1;
-        let mut inner = Vec::new();
-        loop {
-            match self.peek().ok_or(Unsplittable)? {
-                b'`' => break,
-                b'\\' => {
-                    match self.peek_at(1).ok_or(Unsplittable)? {
-                        escaped @ (b'`' | b'\\' | b'$') => inner.push(escaped),
-                        b'"' if quoted => inner.push(b'"'),
-                        other => inner.extend([b'\\', other]),
-                    }
-                    self.pos += 2;
-                }
-                byte => {
-                    inner.push(byte);
-                    self.pos += 1;
-                }
-            }
-        }
-        self.pos += 1;
-        let mut splitter = Splitter::new(&inner, self.depth + 1, self.retries)?;
-        splitter.list(End::Text)?;
-        self.retries = splitter.retries;
-        self.found.append(&mut splitter.found);
-        text.extend_from_slice(OPAQUE);
-        Ok(())
-    }
-
-    /// `${ … }`: a parameter, or since bash 5.3 a list of commands.
-    fn parameter(&mut self, quoted: bool) -> Result<(), Unsplittable> {
-        self.pos += 2;
-        if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|')) {
-            self.pos += usize::from(self.peek() == Some(b'|'));
-            return self.inner_list(End::Brace);
-        }
-        self.enter()?;
-        if matches!(self.peek(), Some(b'!' | b'#')) && self.peek_at(1).is_some_and(is_name_byte) {
-            self.pos += 1;
-        }
-        let name = self.bytes[self.pos..self.end].iter().take_while(|&&byte| is_name_byte(byte)).count();
-        self.advance(
-            name.max(usize::from(matches!(self.peek(), Some(b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!')))),
-        );
-        // Inside double quotes a single quote is one of the text, except in a pattern.
-        let literal_quotes = quoted && matches!(self.peek(), Some(b':' | b'-' | b'=' | b'+' | b'?'));
-        let mut unused = Vec::new();
-        loop {
-            match self.peek().ok_or(Unsplittable)? {
-                b'}' => break,
-                b'\\' => self.advance(2),
-                b'\'' if !literal_quotes => self.single_quoted(&mut unused)?,
-                b'"' => self.double_quoted(&mut unused)?,
-                b'$' => self.dollar(&mut unused, quoted)?,
-                b'`' => self.backticks(&mut unused, quoted)?,
-                b'<' | b'>' if !quoted && self.peek_at(1) == Some(b'(') => self.substitution(2)?,
-                _ => self.pos += 1,
-            }
-            unused.clear();
-        }
-        self.pos += 1;
-        self.depth -= 1;
-        Ok(())
-    }
-
-    /// Reads `(( … ))` whose opening is `open` bytes long. False, and nothing read, when it is no arithmetic but
-    /// parentheses in parentheses.
-    fn arithmetic(&mut self, open: usize) -> Result<bool, Unsplittable> {
-        let (start, found) = (self.pos, self.found.len());
-        self.enter()?;
-        self.pos += open;
-        let mut parens = 0usize;
-        let mut unused = Vec::new();
-        let closed = loop {
-            let Some(byte) = self.peek() else { break false };
-            match byte {
-                b'(' => {
-                    parens += 1;
-                    self.pos += 1;
-                }
-                b')' if parens > 0 => {
-                    parens -= 1;
-                    self.pos += 1;
-                }
-                b')' => {
-                    let closed = self.peek_at(1) == Some(b')');
-                    self.pos += 2;
-                    break closed;
-                }
-                b'\'' => break false,
-                b'\\' => self.advance(2),
-                b'"' => self.double_quoted(&mut unused)?,
-                b'$' => self.dollar(&mut unused, true)?,
-                b'`' => self.backticks(&mut unused, true)?,
-                _ => self.pos += 1,
-            }
-            unused.clear();
-        };
-        self.depth -= 1;
-        if !closed {
-            self.pos = start;
-            self.found.truncate(found);
-            self.retries += 1;
-            if self.retries > MAX_DEPTH {
-                return Err(Unsplittable);
-            }
-        }
-        Ok(closed)
-    }
-}
-
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
-}
-
-/// Whether a word as written is `name=…`, `name+=…` or `name[…]=…`.
-fn is_assignment(raw: &[u8]) -> bool {
-    let name = raw.iter().take_while(|&&byte| is_name_byte(byte)).count();
-    if name == 0 || raw[0].is_ascii_digit() {
-        return false;
-    }
-    let mut rest = &raw[name..];
-    if rest.first() == Some(&b'[') {
-        let Some(close) = rest.iter().position(|&byte| byte == b']') else { return false };
-        rest = &rest[close + 1..];
-    }
-    rest.starts_with(b"=") || rest.starts_with(b"+=")
 }
 
 /// Whether the word behind `>&` names a descriptor (`1`, `1-`) or closes one (`-`).
