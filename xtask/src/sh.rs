@@ -22,6 +22,38 @@ pub fn cargo(args: &[&str]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{command}` failed with {status}")) }
 }
 
+/// Builds the packages in release.
+pub fn build_release(packages: &[&str]) -> Result<(), String> {
+    let mut args = vec!["build", "--release"];
+    args.extend(packages.iter().flat_map(|package| ["--package", package]));
+    cargo(&args)
+}
+
+/// The target directory, in which cargo put this program: `target/<profile>/xtask`.
+pub fn target_dir() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| format!("failed to find this program: {error}"))?;
+    let target = program.parent().and_then(Path::parent);
+    target.map(Path::to_path_buf).ok_or_else(|| format!("{} is in no target directory", program.display()))
+}
+
+/// Name and version of the compiler, such as `rustc 1.95.0`.
+pub fn toolchain() -> Result<String, String> {
+    let program = variable("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(program).arg("--version").current_dir(root()).output();
+    let output = output.map_err(|error| format!("failed to start rustc: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+}
+
+/// Becomes the program, so that signals reach it and nothing stands between it and the terminal; returns why it could
+/// not.
+#[cfg(unix)]
+pub fn become_program(program: &Path, args: &[String]) -> String {
+    use std::os::unix::process::CommandExt as _;
+    let error = Command::new(program).args(args).exec();
+    format!("failed to start {}: {error}", program.display())
+}
+
 /// Whether cargo has the subcommand, such as `nextest`.
 pub fn has_cargo(subcommand: &str) -> bool {
     cargo_command()

@@ -22,11 +22,7 @@ macro_rules! file {
         file!($path, false)
     };
     ($path:literal, $executable:literal) => {
-        RepoFile {
-            path: $path,
-            text: include_str!(concat!("../../demo/repo/", $path)),
-            executable: $executable,
-        }
+        RepoFile { path: $path, text: include_str!(concat!("../../demo/repo/", $path)), executable: $executable }
     };
 }
 
@@ -62,7 +58,8 @@ pub const HISTORY: &[Commit] = &[
 pub const SETTINGS: &str = include_str!("../../demo/settings.json");
 
 /// What the person of the tour asks for.
-pub const PROMPT: &str = "The tests of abacus are red. Mend it with as many hands as it takes, and tell me what is left.";
+pub const PROMPT: &str =
+    "The tests of abacus are red. Mend it with as many hands as it takes, and tell me what is left.";
 
 /// The script of the team.
 const SCRIPT: &str = include_str!("../../demo/tour.yaml");

@@ -66,6 +66,8 @@ pub enum DemoError {
     Place(#[from] PlaceError),
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error("the tour needs the extension, which did not load: {0}")]
+    NoLegion(String),
     #[error("the script of the tour is faulty: {0}")]
     Script(#[from] crate::provider::scripted::script::ScriptError),
 }
@@ -81,10 +83,10 @@ pub async fn tour(
     let place = Place::make(options.dir.as_deref())?;
     let (before, _) = place.run_tests()?;
     let stage = Stage::new(options.look, Arc::clone(&console));
-    stage.line(&format!("A small repository with {before}: {}", place.repo.display()));
-    stage.line(&format!("Someone asks: {PROMPT}\n"));
+    stage.line(&format!("A small repository with faults ({before}): {}", place.repo.display()));
+    stage.line(&format!("The task: {PROMPT}\n"));
 
-    let (aside, asides) = unbounded_channel();
+    let (aside, mut asides) = unbounded_channel();
     let mut builder = Host::builder()
         .env(env)
         .cwd(&place.repo)
@@ -95,6 +97,10 @@ pub async fn tour(
         builder = builder.lib_dir(dir);
     }
     let host = builder.build()?;
+    if !host.root().shared.live().tools.iter().any(|tool| tool == "subagent") {
+        let reasons: Vec<String> = std::iter::from_fn(|| asides.try_recv().ok()).collect();
+        return Err(DemoError::NoLegion(reasons.join("; ")));
+    }
     let mut show = Show { narrator: Narrator::default(), stage, events: host.subscribe(), asides };
     let outcome = show.until_ended(&host, signals).await;
     show.rest();
@@ -114,7 +120,8 @@ pub async fn tour(
             // A second signal does not wait for anyone.
             let _ = signals.race(host.interrupt(signal.name(), SIGNAL_BOUND)).await;
             drop(host);
-            let facts = Facts { dir: place.dir.clone(), repo: place.repo.clone(), run: facts::run(&place), ..Facts::default() };
+            let facts =
+                Facts { dir: place.dir.clone(), repo: place.repo.clone(), run: facts::run(&place), ..Facts::default() };
             console.line(Stream::Out, &facts.places().join("\n"));
             Ending::Interrupted(signal)
         }

@@ -128,7 +128,9 @@ fn child_line(child: &ChildFacts) -> String {
 fn totals_line(totals: &LedgerTotals) -> String {
     let LedgerTotals { nodes, events, messages, artifacts, usage } = totals;
     let (input, output) = (display::tokens(usage.tokens_in), display::tokens(usage.tokens_out));
-    format!("Ledger   {nodes} nodes · {events} events · {messages} mails · {artifacts} results · ↑{input} ↓{output} tokens")
+    format!(
+        "Ledger   {nodes} nodes · {events} events · {messages} mails · {artifacts} results · ↑{input} ↓{output} tokens"
+    )
 }
 
 fn indented(line: &str) -> String {

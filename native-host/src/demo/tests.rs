@@ -76,7 +76,8 @@ fn the_narrator_tells_calls_mails_faults_and_results_once() {
     let start = |call: ToolCall| SessionEvent::ToolStart { call };
     let end = |call: ToolCall, output: ToolOutput| SessionEvent::ToolEnd { call, output };
 
-    let answer = AssistantMessage { content: vec![Block::text("I send \u{1b}[2Jtwo.\nMore.")], ..AssistantMessage::default() };
+    let answer =
+        AssistantMessage { content: vec![Block::text("I send \u{1b}[2Jtwo.\nMore.")], ..AssistantMessage::default() };
     let says = SessionEvent::MessageEnd { message: Message::Assistant(answer) };
     assert_eq!(tell("root", says.clone()), line("root", Kind::Says, "I send two."));
     assert_eq!(tell("a", says), []);
@@ -89,7 +90,10 @@ fn the_narrator_tells_calls_mails_faults_and_results_once() {
     let edit = call("edit", json!({ "path": "lib/slug.sh" }));
     assert_eq!(tell("a", start(edit)), [Beat::Activity { who: "a".into(), text: "edit lib/slug.sh".into() }]);
     let mail = call("legion_mail", json!({ "to": "parent", "subject": "which?", "kind": "question" }));
-    assert_eq!(tell("a", end(mail.clone(), ToolOutput::text("sent"))), line("a", Kind::Mail, "to parent: question: which?"));
+    assert_eq!(
+        tell("a", end(mail.clone(), ToolOutput::text("sent"))),
+        line("a", Kind::Mail, "to parent: question: which?")
+    );
     assert_eq!(tell("a", end(mail, ToolOutput::error("full"))), line("a", Kind::Fault, "legion_mail: full"));
     let tests = call("bash", json!({ "command": "./run-tests.sh" }));
     let red = ToolOutput::error("ok - a: b\nnot ok - a: c: expected 1");
@@ -193,7 +197,8 @@ fn a_tour_that_went_wrong_says_so() {
         change(&mut facts);
         facts
     };
-    let child = |facts: &mut Facts, change: &dyn Fn(&mut ChildFacts)| change(&mut facts.run.as_mut().unwrap().children[0]);
+    let child =
+        |facts: &mut Facts, change: &dyn Fn(&mut ChildFacts)| change(&mut facts.run.as_mut().unwrap().children[0]);
     let bad = [
         with(&|facts| facts.green = false),
         with(&|facts| facts.error = Some("broken stream".to_owned())),
@@ -205,6 +210,7 @@ fn a_tour_that_went_wrong_says_so() {
     for facts in bad {
         assert!(!facts.succeeded(), "{facts:?}");
     }
-    let text = with(&|facts| child(facts, &|child| (child.status, child.reason) = (None, Some("gone\nfar".into())))).text();
+    let text =
+        with(&|facts| child(facts, &|child| (child.status, child.reason) = (None, Some("gone\nfar".into())))).text();
     assert!(text.contains("✗ fix-slug     worker  no result · 4s · ↑1.5k ↓40 · gone far"), "{text}");
 }
