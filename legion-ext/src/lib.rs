@@ -25,3 +25,7 @@ pub mod mail;
 pub mod ui;
 
 pub mod tools;
+
+mod process;
+
+host_abi::export_extension!(info = process::extension_info, init = process::start);

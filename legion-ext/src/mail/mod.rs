@@ -225,6 +225,8 @@ impl Mailroom {
 
     /// An event of the session.
     pub fn on_event(self: &Arc<Self>, event: &Event) {
+        // A root session has no ledger before its first launch.
+        self.join();
         match event {
             Event::AgentStart => self.lock().active = true,
             Event::ToolExecutionEnd(end) => {
@@ -273,6 +275,7 @@ impl Mailroom {
     /// A round was recorded: an idle session is at a boundary and hears of it at once (NTC-4).
     async fn settled(self: Arc<Self>) {
         self.news.notify_waiters();
+        self.join();
         if !self.lock().active {
             self.flush(true).await;
         }

@@ -5,10 +5,15 @@ use std::{path::PathBuf, sync::Arc};
 use crate::{
     error::SubagentError,
     ledger::{LegionDb, artifacts::ArtifactRow},
-    orchestrator::report::{Settled, Snapshot},
+    orchestrator::{
+        Orchestrator,
+        report::{Settled, Snapshot},
+    },
     settings::Settings,
     supervisor::Disposition,
 };
+
+pub use crate::orchestrator::{Active, LiveChild};
 
 /// One session's place in the tree; its orchestrator, or a fake in tests.
 #[async_trait::async_trait]
@@ -40,20 +45,41 @@ pub trait Tree: Send + Sync {
     fn snapshot(&self, name: &str) -> Option<Snapshot>;
 }
 
-/// A child that mail can be handed to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveChild {
-    pub name: String,
-    pub node_id: String,
-    pub session_file: PathBuf,
-    /// Its row is terminal for mail unless it waits for a team of its own (MAIL-12).
-    pub has_live_children: bool,
-}
+#[async_trait::async_trait]
+impl Tree for Orchestrator {
+    fn node_id(&self) -> String {
+        Self::node_id(self)
+    }
 
-/// A child that is at work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Active {
-    pub name: String,
-    /// End of its waiting budget in milliseconds since the epoch, if it has one (ORC-81).
-    pub budget_ends_at: Option<i64>,
+    fn ledger(&self) -> Option<LegionDb> {
+        Self::ledger(self)
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        Self::settings(self)
+    }
+
+    fn session_file(&self) -> Option<PathBuf> {
+        Self::session_file(self)
+    }
+
+    fn live_children(&self) -> Vec<LiveChild> {
+        Self::live_children(self)
+    }
+
+    async fn deliver(&self, name: &str, text: &str) -> Result<Disposition, SubagentError> {
+        Self::deliver(self, name, text).await
+    }
+
+    fn recorded(&self, artifact: &ArtifactRow) -> Option<Settled> {
+        Self::recorded(self, artifact)
+    }
+
+    fn active(&self) -> Vec<Active> {
+        Self::active(self)
+    }
+
+    fn snapshot(&self, name: &str) -> Option<Snapshot> {
+        Self::snapshot(self, name)
+    }
 }
