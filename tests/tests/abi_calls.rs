@@ -268,14 +268,20 @@ async fn gates_answer_wait_and_are_cancelled() {
     released.unwrap();
     assert_eq!(held.end().await.1.unwrap(), told.to_string());
 
+    let once = json!({ "gate": "tool_call", "tool": "bash", "times": 1, "answer": { "block": true } });
+    session.tool("probe_gate", once).await.unwrap();
+    for (tool, answer) in [("read", json!(null)), ("bash", json!({ "block": true })), ("bash", json!(null))] {
+        assert_eq!(session.gate("tool_call", json!({ "toolName": tool })).await.unwrap(), answer, "{tool}");
+    }
+
     session.tool("probe_gate", json!({ "gate": "input", "err": "not now" })).await.unwrap();
     assert_eq!(session.gate("input", json!({})).await.unwrap_err(), AbiError::new("PROBE", "not now"));
     let all = session.details("probe_asked", json!({})).await;
-    let cancelled: Vec<_> =
-        all.as_array().unwrap().iter().map(|one| (one["gate"].as_str().unwrap(), &one["cancelled"])).collect();
-    assert_eq!(
-        cancelled,
-        [("agent_before_settle", &json!(true)), ("agent_before_settle", &json!(false)), ("input", &json!(false))]
-    );
+    let all = all.as_array().unwrap();
+    let gates: Vec<_> = all.iter().map(|one| one["gate"].as_str().unwrap()).collect();
+    let settle = "agent_before_settle";
+    assert_eq!(gates, [settle, settle, "tool_call", "tool_call", "tool_call", "input"]);
+    let cancelled: Vec<_> = all.iter().map(|one| one["cancelled"] == true).collect();
+    assert_eq!(cancelled, [true, false, false, false, false, false]);
     assert_eq!(all[0]["event"], json!({ "outcome": "completed" }));
 }

@@ -300,6 +300,9 @@ fn log_panic(host: &HostHandle, line: &str) {
 /// Makes a `cdylib` an extension: `export_extension!(info = my_info, init = my_init)`, with
 /// `fn my_info() -> ExtensionInfo` and `fn my_init(HostHandle, HostInfo) -> Result<impl Extension, AbiError>`.
 ///
+/// The exported symbol has one name for all extensions, so two crates that use this macro cannot be linked into one
+/// program, not even as plain Rust libraries; a program that needs the parts of two takes them from crates below.
+///
 /// The library's panic hook is silenced before either runs; each panic is posted to the host as a `log` of level
 /// `error` (ABI-13), until the extension installs a sink of its own by [`crate::fence::install_silent_hook`].
 #[macro_export]

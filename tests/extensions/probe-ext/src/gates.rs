@@ -27,6 +27,10 @@ pub struct Script {
     pub panic: bool,
     /// Answers with this message as its error.
     pub err: Option<String>,
+    /// Only for calls of this tool; for all others the gate changes nothing.
+    pub tool: Option<String>,
+    /// So many times, then the gate changes nothing.
+    pub times: Option<u32>,
     /// Lets the gate go that is held by an earlier script, and leaves that script as it is.
     pub release: bool,
 }
@@ -61,8 +65,18 @@ impl Gates {
         lock(&self.asked).clone()
     }
 
-    fn script(&self, gate: &str) -> (Script, CancellationToken) {
-        lock(&self.scripts).get(gate).cloned().unwrap_or_default()
+    /// The script that holds for this question; one that does not changes nothing.
+    fn script(&self, gate: &str, asked: &Value) -> (Script, CancellationToken) {
+        let mut scripts = lock(&self.scripts);
+        let Some((script, released)) = scripts.get_mut(gate) else { return Default::default() };
+        let other_tool = script.tool.as_ref().is_some_and(|tool| asked["event"]["toolName"] != tool.as_str());
+        if other_tool || script.times == Some(0) {
+            return Default::default();
+        }
+        if let Some(times) = &mut script.times {
+            *times -= 1;
+        }
+        (script.clone(), released.clone())
     }
 
     /// Notes a question and gives its place.
@@ -76,7 +90,7 @@ impl Gates {
 pub async fn answer(work: Work, gate: String, asked: Value) -> Result<Value, AbiError> {
     let gates = &work.session.gates;
     let place = gates.note(&gate, &asked);
-    let (script, released) = gates.script(&gate);
+    let (script, released) = gates.script(&gate, &asked);
     assert!(!script.panic, "probe: gate {gate}");
     let held = async {
         match script.hold {

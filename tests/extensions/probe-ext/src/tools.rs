@@ -66,7 +66,8 @@ pub fn definitions() -> Vec<ToolDef> {
         tool(
             "probe_gate",
             "Says how a gate answers from now on.",
-            json!({ "gate": text(), "answer": {}, "hold": {}, "panic": flag(), "err": text(), "release": flag() }),
+            json!({ "gate": text(), "answer": {}, "hold": {}, "panic": flag(), "err": text(), "release": flag(),
+                "tool": text(), "times": whole() }),
         ),
         tool("probe_asked", "Tells what the gates were asked.", json!({})),
         tool("probe_events", "Tells the events so far.", json!({})),
