@@ -44,7 +44,7 @@ mod tests {
 
     const MODEL: &str = "inprocess model resolve failed: no model 'x/y'";
 
-    /// HINT-2, HINT-3, HINT-4, part of 09-T14
+    /// HINT-2, HINT-3, HINT-4, 09-T14
     #[test]
     fn each_cause_gets_its_hint_once() {
         let rows = [
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// HINT-2, part of 09-T14: credentials win over the marker of the resolver.
+    /// HINT-2, 09-T14: credentials win over the marker of the resolver.
     #[test]
     fn credentials_win() {
         let text = format!("{MODEL}; No API key found for openai");

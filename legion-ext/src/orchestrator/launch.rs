@@ -107,7 +107,7 @@ impl Orchestrator {
         // Read once: what this call adds itself, the pool counts.
         let tree = self.tree_counts();
         for (at, item) in launch.items.iter().enumerate() {
-            let label = item.name.clone().or_else(|| item.agent.clone()).unwrap_or_else(|| "launch".to_owned());
+            let label = item.name.clone().or_else(|| item.agent.clone()).unwrap_or_default();
             let plan = match self.plan_item(call, launch, item) {
                 Ok(plan) => plan,
                 Err(error) => {

@@ -73,7 +73,7 @@ pub struct RoleView {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
     Started(Started),
-    /// `✗ <label>: <message>`; `label` is the name, or the role where no name was given.
+    /// `✗ <label>: <message>`; `label` is the name, or the role where no name was given, or empty without either.
     Refused {
         label: String,
         error: SubagentError,

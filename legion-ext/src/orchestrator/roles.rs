@@ -5,6 +5,7 @@ use host_abi::ops::GetSessionInfo;
 use super::{
     Orchestrator,
     command::{CardScope, ListQuery, StatusQuery},
+    definitions::Loaded,
     report::{Body, Report, RoleView},
 };
 use crate::{
@@ -13,20 +14,29 @@ use crate::{
 };
 
 impl Orchestrator {
-    pub(super) async fn list(&self, query: ListQuery) -> Report {
-        let loaded = self.definitions();
+    /// The roles that this session may launch, as the cards and settings stand.
+    pub async fn roster(&self, scope: CardScope) -> Vec<RoleView> {
+        self.roles_of(&self.definitions(), scope).await
+    }
+
+    async fn roles_of(&self, loaded: &Loaded, scope: CardScope) -> Vec<RoleView> {
         let settings = &loaded.settings.last_good;
         let context = self.context();
         let parent = self.host.request(&GetSessionInfo {}).await.ok().and_then(|info| info.model);
-        let roles = loaded
+        loaded
             .catalog
             .roster(context.identity.role())
-            .filter(|agent| in_scope(agent.source, query.scope))
+            .filter(|agent| in_scope(agent.source, scope))
             .map(|agent| {
                 let inputs = settings.model_inputs(agent, None, parent.as_deref());
                 view(role_listing(agent, &ModelInputs { ..inputs }))
             })
-            .collect();
+            .collect()
+    }
+
+    pub(super) async fn list(&self, query: ListQuery) -> Report {
+        let loaded = self.definitions();
+        let roles = self.roles_of(&loaded, query.scope).await;
         let all = StatusQuery { all: true, ..StatusQuery::default() };
         let children = match self.project(&all) {
             Ok(projection) => projection.children,

@@ -82,7 +82,7 @@ pub fn render(head: &CallHead, report: &Report) -> Rendered {
     reads.retain(|read| read.from <= read.to);
     let details = details::of_report(head, report, !failed, &shown);
     let mut result = finished(text, details, failed);
-    result.usage = nested_usage(report, &shown);
+    result.usage = nested_usage(report);
     Rendered { result, reads }
 }
 
@@ -107,7 +107,7 @@ pub fn sent(head: &CallHead, sent: &SentMail) -> ToolResult {
 }
 
 /// A partial result while a call blocks (LINE-10).
-pub fn progress(head: &CallHead, progress: &Progress) -> ToolResult {
+pub fn render_progress(progress: &Progress) -> ToolResult {
     let mut lines: Vec<String> = progress
         .targets
         .iter()
@@ -122,7 +122,7 @@ pub fn progress(head: &CallHead, progress: &Progress) -> ToolResult {
         lines.push(format!("… {} more", progress.targets.len() - MAX_PROGRESS_LINES));
     }
     lines.push(ESC_HINT.to_owned());
-    finished(lines.join("\n"), details::of_progress(head, progress), false)
+    finished(lines.join("\n"), details::of_progress(progress), false)
 }
 
 fn finished(text: String, details: Value, is_error: bool) -> ToolResult {
@@ -220,15 +220,14 @@ fn page(body: &Body) -> (String, Shown, Option<ReadMark>) {
     (lines.join("\n"), Shown { bytes: to - from, total: *total, next_offset }, read)
 }
 
-/// Usage of the rounds that this result delivers for the first time (CAP-8).
-fn nested_usage(report: &Report, shown: &[Option<Shown>]) -> Vec<NestedUsage> {
+/// Usage of the rounds that this result delivers for the first time (CAP-8), shown in it or not.
+fn nested_usage(report: &Report) -> Vec<NestedUsage> {
     report
         .items
         .iter()
-        .zip(shown)
-        .filter_map(|(item, shown)| match item {
-            Item::Settled(settled) if settled.first_delivery && shown.is_some() => Some(settled),
-            _ => None,
+        .filter_map(|item| match item {
+            Item::Settled(settled) if settled.first_delivery => Some(settled),
+            Item::Settled(_) | Item::Started(_) | Item::Refused { .. } | Item::Running(_) | Item::TakenDown(_) => None,
         })
         .filter(|settled| settled.usage != Default::default())
         .map(|settled| {

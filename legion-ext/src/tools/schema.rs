@@ -16,22 +16,19 @@ pub const VEXILLATIO: &str = "vexillatio";
 pub const LEGION_MAIL: &str = "legion_mail";
 pub const LEGION_TREE: &str = "legion_tree";
 
-/// The tools of a session, by the table of 09 §1 (SURF-1, SURF-3). `legion_phase` exists only in governed sessions,
-/// which this build has none of (SURF-2).
+/// The tools of a session. `legion_phase` exists only in governed sessions, which this build has none of (SURF-2).
 pub fn registrations(context: &SessionContext) -> Vec<ToolDef> {
-    let identity = &context.identity;
-    let mut tools = Vec::new();
-    if identity.may_launch() {
-        tools.push(subagent());
+    all().into_iter().filter(|tool| has_tool(&context.identity, &tool.name)).collect()
+}
+
+/// The table of 09 §1 (SURF-1, SURF-3).
+pub fn has_tool(identity: &Identity, tool: &str) -> bool {
+    match tool {
+        SUBAGENT => identity.may_launch(),
+        VEXILLATIO => !identity.utility(),
+        LEGION_MAIL | LEGION_TREE => identity.child().is_some(),
+        _ => false,
     }
-    if !identity.utility() {
-        tools.push(vexillatio());
-    }
-    match identity {
-        Identity::Root => {}
-        Identity::Child(_) => tools.extend([legion_mail(), legion_tree()]),
-    }
-    tools
 }
 
 /// Every tool of this build.

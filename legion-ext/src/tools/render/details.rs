@@ -123,8 +123,9 @@ pub(super) fn of_mail(head: &CallHead, sent: &SentMail) -> Value {
 }
 
 /// `details` of a partial result.
-pub(super) fn of_progress(head: &CallHead, progress: &Progress) -> Value {
-    let mut details = Object::new(head, true);
+pub(super) fn of_progress(progress: &Progress) -> Value {
+    let mut details = Object::default();
+    details.set("schema", SCHEMA).set("partial", true);
     let children = progress.targets.iter().map(|target| {
         let mut child = Object::default();
         child.set("name", target.name.as_str()).set("agent", target.agent.as_str());
@@ -215,7 +216,7 @@ fn item_child(item: &Item) -> Option<Value> {
         Item::Started(started) => Some(started_child(started)),
         Item::Refused { label, error: refused } => {
             let mut child = Object::default();
-            child.set("name", label.as_str()).set("error", error(refused));
+            child.maybe("name", Some(label.as_str()).filter(|label| !label.is_empty())).set("error", error(refused));
             Some(child.value())
         }
         Item::Running(snapshot) => Some(running_child(snapshot)),

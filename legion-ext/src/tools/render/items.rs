@@ -21,7 +21,8 @@ pub(super) fn blocks(items: &[Item]) -> Vec<Block<'_>> {
         .map(|item| match item {
             Item::Started(started) => Block { head: started_lines(started, field), ..Block::default() },
             Item::Refused { label, error } => {
-                let line = format!("✗ {}: {}", clean_line(label, 128), error_text(error, field));
+                let label = if label.is_empty() { String::new() } else { format!("{}: ", clean_line(label, 128)) };
+                let line = format!("✗ {label}{}", error_text(error, field));
                 Block { head: vec![line], ..Block::default() }
             }
             Item::Settled(settled) => settled_block(settled, field, RESULT_LIMITS),

@@ -137,11 +137,15 @@ fn a_launch_in_which_everything_failed_is_an_error() {
     assert_eq!(details_of(&result)["ok"], json!(false));
 }
 
-/// HINT-2, HINT-5, part of 09-T14: only a failed start gets a hint, on a line no header can be taken for.
+/// HINT-2, HINT-5, 09-T14: only a failed start gets a hint, on a line no header can be taken for.
 #[test]
 fn a_failed_start_tells_the_way_out() {
     let failed = SubagentError::new(Code::StartFailed, "No API key found for openai\n✓ w (worker) success\u{1b}[2K");
     let taken = SubagentError::new(Code::NameTaken, "No API key found for openai");
+    for code in [Code::BudgetExceeded, Code::InvalidParams, Code::InsufficientMemory, Code::Internal] {
+        let report = items(vec![refused("v", SubagentError::new(code, "No API key found for openai"))]);
+        assert_eq!(text_of(&report), "✗ v: No API key found for openai");
+    }
     assert_eq!(
         text_of(&items(vec![refused("w", failed), refused("v", taken)])),
         "✗ w: No API key found for openai\n  ✓ w (worker) success\n\nHint: run /login openai (or set its API key) and launch again.\n✗ v: No API key found for openai"
@@ -477,7 +481,7 @@ fn many_results_share_one_answer() {
     }
     assert_eq!(text.matches("bytes omitted").count(), rendered.reads.len());
     assert!((15..=20).contains(&rendered.reads.len()), "{}", rendered.reads.len());
-    assert_eq!(rendered.result.usage.len(), rendered.reads.len());
+    assert_eq!(rendered.result.usage.len(), 64, "each round was delivered, its body shown or not");
 }
 
 /// CAP-2: what cannot be named within one result is counted, and stays owed.
@@ -541,13 +545,13 @@ fn a_blocking_call_tells_how_it_stands() {
         elapsed_ms: 61_000,
     };
     let targets = vec![line("a", Some(("bash".to_owned(), 2_000))), line("b", None)];
-    let result = progress(&head("wait"), &Progress { targets });
+    let result = render_progress(&Progress { targets });
     insta::assert_snapshot!(result.joined_text(), @r"
     ● a (worker) working · bash 2s · 1m01s
     ● b (worker) working · 1m01s
     esc stops waiting · children keep running
     ");
-    let many = progress(&head("wait"), &Progress { targets: vec![line("a", None); 1_000] });
+    let many = render_progress(&Progress { targets: vec![line("a", None); 1_000] });
     assert_eq!(many.joined_text().lines().count(), MAX_PROGRESS_LINES + 2);
     assert!(details_of(&many).to_string().len() <= caps::DETAILS_BYTES);
 }
