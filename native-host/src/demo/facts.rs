@@ -30,7 +30,7 @@ pub fn run(place: &Place) -> Option<RunFacts> {
     let record: RunRecord = serde_json::from_slice(&std::fs::read(dir.run_json()).ok()?).ok()?;
     let db = ledger::open_legion_db(&ledger::legion_db_path(dir.path()), OpenMode::ReadOnly).ok()?;
     let totals = db.read(ledger::usage::ledger_totals).unwrap_or_default();
-    let children = record
+    let mut children: Vec<ChildFacts> = record
         .children
         .iter()
         .map(|child| {
@@ -39,6 +39,8 @@ pub fn run(place: &Place) -> Option<RunFacts> {
             ChildFacts { tokens_in: usage.tokens_in, tokens_out: usage.tokens_out, ..child_facts(child) }
         })
         .collect();
+    // Workers first: they changed something.
+    children.sort_by(|a, b| b.agent.cmp(&a.agent).then_with(|| a.name.cmp(&b.name)));
     Some(RunFacts { dir: dir.path().to_owned(), children, totals })
 }
 

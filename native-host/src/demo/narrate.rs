@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use legion_ext::core::display;
 use legion_ext::core::text::clean_line;
+use serde_json::Value;
 
 use crate::session::event::{HostEvent, SessionEvent};
 use crate::session_file::{Message, ToolCall};
@@ -79,6 +80,9 @@ impl Narrator {
                 let first = text.trim().lines().next().unwrap_or_default();
                 if first.is_empty() { Vec::new() } else { vec![line(Kind::Says, first)] }
             }
+            SessionEvent::MessageEnd { message: Message::Custom(notice) } if event.root => {
+                self.results(notice.details.as_ref().map(|details| &details["children"]))
+            }
             SessionEvent::ToolStart { call } => match (event.root, is_wait(call)) {
                 (true, false) => vec![line(Kind::Acts, &call_text(call))],
                 (true, true) => Vec::new(),
@@ -91,7 +95,9 @@ impl Narrator {
                     _ if output.is_error && !is_wait(call) => {
                         beats.push(line(Kind::Fault, &fault_text(call, output)));
                     }
-                    "subagent" | "vexillatio" => beats.extend(self.results(output)),
+                    "subagent" | "vexillatio" => {
+                        beats.extend(self.results(output.details.as_ref().map(|details| &details["results"])));
+                    }
                     _ => {}
                 }
                 beats
@@ -101,11 +107,10 @@ impl Narrator {
         }
     }
 
-    /// The results in a call's answer that were not told yet.
-    fn results(&mut self, output: &ToolOutput) -> Vec<Beat> {
-        let results = output.details.as_ref().and_then(|details| details["results"].as_array());
+    /// The results in a call's answer or in a notice, but for those that were told already.
+    fn results(&mut self, results: Option<&Value>) -> Vec<Beat> {
         let mut beats = Vec::new();
-        for result in results.into_iter().flatten() {
+        for result in results.and_then(Value::as_array).into_iter().flatten() {
             let text = |key: &str| result[key].as_str().unwrap_or_default();
             let (name, status) = (text("name").to_owned(), text("status"));
             if !self.told.insert((name.clone(), result["round"].as_u64().unwrap_or_default())) {

@@ -32,7 +32,6 @@ pub struct Facts {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunFacts {
     pub dir: PathBuf,
-    /// In launch order.
     pub children: Vec<ChildFacts>,
     pub totals: LedgerTotals,
 }

@@ -8,7 +8,7 @@ use super::narrate::{Beat, Kind, Line, Narrator};
 use super::report::{ChildFacts, Facts, RunFacts};
 use super::{Place, PlaceError};
 use crate::session::event::{HostEvent, SessionEvent};
-use crate::session_file::{AssistantMessage, Block, Message, ToolCall};
+use crate::session_file::{AssistantMessage, Block, CustomMessage, Message, ToolCall};
 use crate::tools::ToolOutput;
 
 /// CLI-1, NAT-3
@@ -114,6 +114,13 @@ fn the_narrator_tells_calls_mails_faults_and_results_once() {
     ];
     assert_eq!(told, expected.concat());
     assert_eq!(tell("root", end(wait, output)), [], "a result is told once");
+    let notice = json!({ "kind": "completion", "children": [
+        { "name": "a", "agent": "worker", "status": "success", "round": 1 },
+        { "name": "a", "agent": "worker", "status": "truncated", "round": 2 },
+    ] });
+    let notice = CustomMessage { details: Some(notice), ..CustomMessage::default() };
+    let told = tell("root", SessionEvent::MessageEnd { message: Message::Custom(notice) });
+    assert_eq!(told, line("a", Kind::Bad, "truncated (worker)"));
 }
 
 fn facts() -> Facts {
