@@ -289,6 +289,8 @@ impl Orchestrator {
     fn name_all(&self, run: &Run, admitted: Vec<Admitted>, outcomes: &mut [Option<Outcome>]) -> Vec<Named> {
         let own = self.node_id();
         let now = clock::now_ms();
+        // Given back after the locks: a spawn count takes one of them itself.
+        let mut refused = Vec::new();
         let mut kids = self.kids.lock();
         let mut book = self.book();
         let mut named = Vec::with_capacity(admitted.len());
@@ -306,7 +308,8 @@ impl Orchestrator {
                 None
             };
             if let Some(error) = refusal {
-                outcomes[one.at] = Some(Outcome::Refused { label: one.plan.label, error });
+                outcomes[one.at] = Some(Outcome::Refused { label: one.plan.label.clone(), error });
+                refused.push(one);
                 continue;
             }
             let former = Former { kid, record: run.store.child(&name) };
@@ -329,6 +332,7 @@ impl Orchestrator {
             book.names.insert(name);
             named.push(Named { admitted: one, kid, former });
         }
+        drop((book, kids));
         named
     }
 
