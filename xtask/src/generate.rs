@@ -7,7 +7,10 @@ use crate::sh;
 /// A file of the checkout and what makes its text.
 type Generator = (&'static str, fn() -> String);
 
-const GENERATORS: &[Generator] = &[("docs/abi.md", host_abi::docs::abi_markdown)];
+const GENERATORS: &[Generator] = &[
+    ("docs/abi.md", host_abi::docs::abi_markdown),
+    ("docs/reference/tools.md", legion_ext::tools::docs::tools_markdown),
+];
 
 /// Writes every file whose text has changed.
 pub fn write() -> Result<(), String> {

@@ -55,7 +55,8 @@ pub const PACKAGES: &[(&str, &[&str])] = &[
     // Loads the extensions through the ABI; it links legion-ext only to read run directories for the command line.
     ("native-host", &["host_abi", "legion_ext"]),
     ("pi-bridge", &["host_abi"]),
-    ("xtask", &["host_abi"]),
+    // Makes reference pages from what the libraries define.
+    ("xtask", &["host_abi", "legion_ext"]),
 ];
 
 /// A crate that few may name.

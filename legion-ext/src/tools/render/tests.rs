@@ -372,7 +372,7 @@ fn mail_follows_the_lines() {
     assert!(text.contains("line of a report") && text.contains("bytes omitted"));
 }
 
-/// CAP-3, CAP-4, CAP-6, part of 09-T10 and of 09-T23: a preview counts as its head, and paging rebuilds the text.
+/// CAP-3, CAP-4, CAP-6, part of 09-T10, part of 09-T23: a preview counts as its head, and paging rebuilds the text.
 #[test]
 fn a_long_result_is_cut_and_paged() {
     let whole: String = (0..90_000).map(|n| format!("{n} 日本語 🦀 text\n")).collect::<String>() + "{ \"ok\": true }\n";
@@ -618,7 +618,7 @@ fn child(name: &str) -> ChildView {
     }
 }
 
-/// STA-1, CMD-10, DET-7, part of 09-T11 and of 09-T22: the tool prints the shared text, and the facts beside it.
+/// STA-1, CMD-10, DET-7, part of 09-T11, part of 09-T22: the tool prints the shared text, and the facts beside it.
 #[test]
 fn views_have_their_details() {
     let projection =
