@@ -12,7 +12,10 @@ use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures_util::FutureExt as _;
@@ -72,6 +75,8 @@ impl std::fmt::Debug for Process {
 struct Agent {
     host: SessionHost,
     desk: Desk,
+    /// Its session ends for good; a detach forgets it.
+    ending: AtomicBool,
 }
 
 /// What the library tells of itself.
@@ -125,8 +130,11 @@ pub fn start(host: HostHandle, info: HostInfo) -> Result<Process, AbiError> {
     })
 }
 
-/// Reason of a shutdown that nothing forced; any other one skips the drain (ORC-169).
+/// Reason of a shutdown that nothing forced; a signal has another one and skips the drain (ORC-169).
 const NORMAL_END: &str = "quit";
+
+/// Reasons of a shutdown after which the same agent comes back in a new session (ABI-3).
+const REBUILDS: &[&str] = &["reload", "new", "resume", "fork"];
 
 /// Events of a child that its parent's supervisor and the mail look at (SUP-12, NTC-4, LED-80).
 const CHILD_EVENTS: &[&str] = &[
@@ -194,7 +202,7 @@ impl Process {
             budget_text: tools::budget_text,
         });
         orchestrator.connect(mail.ports());
-        Ok(Arc::new(Agent { host, desk: Desk { context, orchestrator, mail } }))
+        Ok(Arc::new(Agent { host, desk: Desk { context, orchestrator, mail }, ending: AtomicBool::new(false) }))
     }
 
     fn registrations(agent: &Agent) -> Registrations {
@@ -274,17 +282,24 @@ impl Process {
             }
             gate::SESSION_SHUTDOWN => {
                 let GateCall { event, .. } = call.payload::<GateCall<SessionShutdown>>()?;
+                if desk.context.identity.child().is_none() && REBUILDS.contains(&event.reason.as_str()) {
+                    self.calls.end(call.call);
+                    reply.finish_json(Ok("{}".to_owned()));
+                    return Ok(());
+                }
+                agent.ending.store(true, Ordering::Release);
+                let drain = if desk.context.holds_boundary() && event.reason == NORMAL_END {
+                    Drain::Until { cut: cancel }
+                } else {
+                    Drain::Skip
+                };
                 self.run(agent, call, reply, async move {
-                    let drain = if desk.context.holds_boundary() && event.reason == NORMAL_END {
-                        Drain::Until { cut: cancel }
-                    } else {
-                        Drain::Skip
-                    };
                     desk.orchestrator.shutdown(drain).await;
+                    desk.mail.last_round().await;
                     Ok("{}".to_owned())
                 });
             }
-            other => reply.finish_json(Err(AbiError::unknown_op(other))),
+            other => return Err(AbiError::unknown_op(other)),
         }
         Ok(())
     }
@@ -297,6 +312,10 @@ struct Calls(Mutex<HashMap<u64, CancellationToken>>);
 impl Calls {
     fn begin(&self, call: u64) -> CancellationToken {
         lock(&self.0).entry(call).or_default().clone()
+    }
+
+    fn end(&self, call: u64) {
+        lock(&self.0).remove(&call);
     }
 
     fn cancel(&self, call: u64) {
@@ -314,7 +333,7 @@ struct CallEnd {
 
 impl Drop for CallEnd {
     fn drop(&mut self) {
-        lock(&self.calls.0).remove(&self.call);
+        self.calls.end(self.call);
     }
 }
 
@@ -322,11 +341,13 @@ impl Extension for Process {
     fn attach(&self, scope: u64, spec: AttachSpec) -> Result<Registrations, AbiError> {
         let known = lock(&self.agents).get(&spec.agent_id).cloned();
         let agent = match known {
-            Some(agent) => {
+            // Only a root session is rebuilt; a child that is made anew has an identity of its own.
+            Some(agent) if spec.extension_scope.is_none() => {
                 agent.host.repoint(scope);
+                agent.desk.orchestrator.rebind(Arc::new(SessionContext::new(spec, Identity::Root)));
                 agent
             }
-            None => {
+            Some(_) | None => {
                 let agent = self.new_agent(scope, spec)?;
                 lock(&self.agents).insert(agent.desk.context.agent_id.clone(), Arc::clone(&agent));
                 agent
@@ -348,7 +369,8 @@ impl Extension for Process {
         let Some(agent) = self.scopes.write().unwrap_or_else(PoisonError::into_inner).remove(&scope) else { return };
         agent.host.leave(scope);
         // A root session may come back under its agent id (ABI-3); a child that is gone stays gone.
-        if agent.desk.context.identity.child().is_some() && agent.host.scope().is_none() {
+        let gone = agent.desk.context.identity.child().is_some() || agent.ending.load(Ordering::Acquire);
+        if gone && agent.host.scope().is_none() {
             lock(&self.agents).remove(&agent.desk.context.agent_id);
             agent.desk.mail.detached();
         }
@@ -366,7 +388,7 @@ impl Extension for Process {
             other => Err(AbiError::unknown_op(other)),
         };
         if let Err(error) = started {
-            drop(CallEnd { calls: Arc::clone(&self.calls), call: call.call });
+            self.calls.end(call.call);
             reply.finish_json(Err(error));
         }
     }

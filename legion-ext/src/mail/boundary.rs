@@ -13,7 +13,7 @@ use super::{MAIL_TYPE, Mailroom, NOTICE_MARK, NOTIFY_TYPE, outbox};
 use crate::{
     clock,
     orchestrator::{
-        ports::Inbox as _,
+        ports::Hold as _,
         report::{MailText, Snapshot},
     },
 };
@@ -31,7 +31,7 @@ impl Mailroom {
         if !self.context.holds_boundary() {
             return AgentBeforeSettleAnswer::default();
         }
-        let mut hold = super::inbox::RoomInbox(Arc::clone(self)).hold();
+        let mut hold = self.hold();
         loop {
             // Registered before the looks below, so that news between look and wait is not missed.
             let news = self.news.notified();

@@ -1,6 +1,9 @@
 //! A blocked call takes the mailbox of its own node (08 §4).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use super::{HOLD_POLL_MS, Mailroom, Postman, holds::HoldGuard, text::handed_over};
 use crate::{
@@ -13,19 +16,45 @@ use crate::{
 /// Most mails that one call takes (MAIL-30).
 const MOST_PER_TAKE: usize = 100;
 
-/// The mailbox of one session, for its orchestrator.
-pub struct RoomInbox(pub Arc<Mailroom>);
+/// The mailbox of one session, for its orchestrator, which the room itself holds on to.
+pub struct RoomInbox(pub Weak<Mailroom>);
 
 impl Inbox for RoomInbox {
     fn hold(&self) -> Box<dyn Hold> {
-        let open = self.0.join().map(|postman| {
-            let guard = postman.holds.begin(&self.0.tree.node_id());
+        match self.0.upgrade() {
+            Some(room) => Box::new(room.hold()),
+            None => Box::new(NoMail),
+        }
+    }
+}
+
+impl Mailroom {
+    /// Keeps the postman away from the session's own node.
+    pub(super) fn hold(self: &Arc<Self>) -> RoomHold {
+        let open = self.join().map(|postman| {
+            let guard = postman.holds.begin(&self.tree.node_id());
             // The postman polls for mail of other processes only while someone holds.
             postman.nudge();
             (postman, guard)
         });
-        Box::new(RoomHold { room: Arc::clone(&self.0), open, taken: Vec::new() })
+        RoomHold { room: Arc::clone(self), open, taken: Vec::new() }
     }
+}
+
+/// The mailbox of a session that is gone.
+struct NoMail;
+
+#[async_trait::async_trait]
+impl Hold for NoMail {
+    async fn arrived(&mut self) {
+        std::future::pending().await
+    }
+
+    async fn take(&mut self, _: usize) -> Taken {
+        Taken::default()
+    }
+
+    fn returned(&mut self, _: &str) {}
 }
 
 /// An open hold. Mail that was taken and not returned goes back into the mailbox when it is dropped.

@@ -138,7 +138,7 @@ impl Mailroom {
     /// What the orchestrator gets of this room.
     pub fn ports(self: &Arc<Self>) -> ports::Ports {
         ports::Ports {
-            inbox: Arc::new(inbox::RoomInbox(Arc::clone(self))),
+            inbox: Arc::new(inbox::RoomInbox(Arc::downgrade(self))),
             outbox: Arc::new(Door(Arc::downgrade(self))),
         }
     }
@@ -156,6 +156,13 @@ impl Mailroom {
             *postman = Some(joined);
         }
         postman.clone()
+    }
+
+    /// One last look at the mail before the session goes: what its transcript shows is confirmed (MAIL-23).
+    pub async fn last_round(self: &Arc<Self>) {
+        if let Some(postman) = self.join() {
+            postman.tick(&[Arc::clone(self)], true, clock::now_ms()).await;
+        }
     }
 
     /// The session is gone for good.

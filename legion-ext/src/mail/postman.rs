@@ -93,7 +93,7 @@ pub struct Postman {
     pub holds: Arc<Holds>,
     members: Mutex<Vec<Weak<Mailroom>>>,
     /// Mail was sent in this process, or a hold began.
-    nudge: Notify,
+    nudge: Arc<Notify>,
     state: tokio::sync::Mutex<State>,
 }
 
@@ -117,24 +117,23 @@ async fn rounds_of(postman: Weak<Postman>) {
     let mut interval = tokio::time::interval(Duration::from_millis(POSTMAN_INTERVAL_MS));
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let Some(here) = postman.upgrade() else { return };
-        let held = here.holds.any();
+        // Waiting must not keep the postman, and with it the ledger, open.
+        let Some((nudge, held)) = postman.upgrade().map(|here| (Arc::clone(&here.nudge), here.holds.any())) else {
+            return;
+        };
         let full = tokio::select! {
             _ = interval.tick() => true,
-            () = here.nudge.notified() => false,
+            () = nudge.notified() => false,
             () = tokio::time::sleep(Duration::from_millis(HOLD_POLL_MS)), if held => false,
         };
-        let members = here.members();
-        if members.is_empty() && here.everyone_left() {
-            return;
-        }
-        here.tick(&members, full, clock::now_ms()).await;
+        let Some(here) = postman.upgrade() else { return };
+        here.tick(&here.members(), full, clock::now_ms()).await;
     }
 }
 
 impl Postman {
     fn over(db: LegionDb) -> Self {
-        Self { db, holds: Arc::default(), members: Mutex::default(), nudge: Notify::new(), state: Default::default() }
+        Self { db, holds: Arc::default(), members: Mutex::default(), nudge: Arc::default(), state: Default::default() }
     }
 
     /// Takes a session into the rounds; it leaves by being dropped.
@@ -162,11 +161,6 @@ impl Postman {
 
     fn members(&self) -> Vec<Arc<Mailroom>> {
         self.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-
-    fn everyone_left(&self) -> bool {
-        // Only weak references are left, so no session will join again through an old handle.
-        self.lock().iter().all(|member| member.strong_count() == 0)
     }
 
     /// One round. `full` is the tick; otherwise only mail is looked at.
