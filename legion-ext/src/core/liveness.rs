@@ -149,7 +149,7 @@ mod tests {
         assert!(TERMINAL_LABELS.iter().all(|label| is_terminal_label(label)));
     }
 
-    /// 06-T14
+    /// LED-63, part of 06-T14
     #[test]
     fn a_row_frozen_in_starting_with_an_expired_heartbeat_is_dead() {
         let row = LedgerFact { status: "starting", updated_at: 0 };

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
-use super::line::{Line, Message, blocks, changed_path, notice_kind, text_of, usage};
+use super::line::{Block, Line, Message, blocks, changed_path, notice_kind, text_of, usage};
 use crate::core::mail::{MAIL_DELIVERY_TURN_WINDOW, MAIL_TEXT_MARK};
 use crate::core::outcome::{AssistantFacts, ParsedSession, TurnFacts, notice_begins_turn};
 use crate::core::usage::TokenUsage;
@@ -47,7 +47,8 @@ pub(super) struct FileState {
 }
 
 impl FileState {
-    pub fn add(&mut self, line: &Line<'_>, facts: &mut SessionFacts) {
+    /// `said` holds the blocks of an answer; empty for every other line.
+    pub fn add(&mut self, line: &Line<'_>, said: &[Block<'_>], facts: &mut SessionFacts) {
         facts.parsed.valid_lines += 1;
         let Some(message) = &line.message else {
             return;
@@ -61,7 +62,8 @@ impl FileState {
                         None => facts.unusable_usage += 1,
                     }
                 }
-                self.open_changes(message);
+                let changes = said.iter().filter_map(|block| Some((block.id.to_string(), changed_path(block)?)));
+                self.open_changes.extend(changes);
             }
             "toolResult" => {
                 facts.parsed.tool_results += 1;
@@ -71,19 +73,6 @@ impl FileState {
                 }
             }
             _ => {}
-        }
-    }
-
-    fn open_changes(&mut self, message: &Message<'_>) {
-        let Some(content) = message.content.filter(|content| content.get().contains("\"toolCall\"")) else {
-            return;
-        };
-        for block in blocks(content) {
-            if let Some(path) = changed_path(&block)
-                && let Some(id) = block.id
-            {
-                self.open_changes.insert(id, path);
-            }
         }
     }
 }
@@ -99,13 +88,13 @@ pub(super) struct BranchState {
 }
 
 impl BranchState {
-    /// Adds the next entry of the branch.
-    pub fn add(&mut self, line: &Line<'_>) {
+    /// Adds the next entry of the branch; `said` as in [`FileState::add`].
+    pub fn add(&mut self, line: &Line<'_>, said: &[Block<'_>]) {
         if let Some(id) = &line.id {
             self.last_entry_id = Some(id.to_string());
         }
         match (&*line.kind, &line.message) {
-            ("message", Some(message)) => self.add_message(line, message),
+            ("message", Some(message)) => self.add_message(line, message, said),
             ("custom_message", _) => {
                 let notice = line.custom_type.as_deref() == Some(NOTICE_TYPE);
                 if notice && notice_kind(line.details).is_some_and(|kind| notice_begins_turn(&kind)) {
@@ -117,7 +106,7 @@ impl BranchState {
         }
     }
 
-    fn add_message(&mut self, line: &Line<'_>, message: &Message<'_>) {
+    fn add_message(&mut self, line: &Line<'_>, message: &Message<'_>, said: &[Block<'_>]) {
         match &*message.role {
             "user" => {
                 self.begin_turn(line);
@@ -126,7 +115,7 @@ impl BranchState {
             "toolResult" => self.keep_mail(message.content),
             "assistant" => {
                 self.answered = true;
-                let text = message.content.map(|content| text_of(&blocks(content))).unwrap_or_default();
+                let text = text_of(said);
                 if !text.is_empty() {
                     self.turn.last_text = text;
                 }

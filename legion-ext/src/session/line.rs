@@ -46,14 +46,25 @@ pub(super) struct Message<'a> {
 pub(super) struct Block<'a> {
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
-    pub text: Option<String>,
-    pub id: Option<String>,
-    pub name: Option<String>,
+    #[serde(borrow, default)]
+    pub text: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub name: Cow<'a, str>,
     #[serde(borrow)]
     pub arguments: Option<&'a RawValue>,
 }
 
 impl<'a> Line<'a> {
+    /// The blocks of an answer; empty for every other line, whose content may be big and is seldom asked for.
+    pub fn said(&self) -> Vec<Block<'a>> {
+        match &self.message {
+            Some(message) if message.role == "assistant" => message.content.map(blocks).unwrap_or_default(),
+            Some(_) | None => Vec::new(),
+        }
+    }
+
     /// `None` for a damaged line.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
@@ -63,11 +74,19 @@ impl<'a> Line<'a> {
 /// The blocks of a content, a plain string being one text block. Content of another shape has none.
 pub(super) fn blocks(content: &RawValue) -> Vec<Block<'_>> {
     let json = content.get();
-    if json.starts_with('"') {
-        let text = serde_json::from_str(json).ok();
-        return vec![Block { kind: Cow::Borrowed("text"), text, id: None, name: None, arguments: None }];
+    if !json.starts_with('"') {
+        return serde_json::from_str(json).unwrap_or_default();
     }
-    serde_json::from_str(json).unwrap_or_default()
+    let Ok(text) = serde_json::from_str::<String>(json) else {
+        return Vec::new();
+    };
+    vec![Block {
+        kind: Cow::Borrowed("text"),
+        text: Cow::Owned(text),
+        id: Cow::default(),
+        name: Cow::default(),
+        arguments: None,
+    }]
 }
 
 /// The text blocks of a content, one below the other.
@@ -75,7 +94,7 @@ pub(super) fn text_of(blocks: &[Block<'_>]) -> String {
     let texts: Vec<&str> = blocks
         .iter()
         .filter(|block| block.kind == "text")
-        .filter_map(|block| block.text.as_deref())
+        .map(|block| &*block.text)
         .filter(|text| !text.is_empty())
         .collect();
     texts.join("\n")
@@ -114,7 +133,7 @@ pub(super) fn changed_path(block: &Block<'_>) -> Option<String> {
         #[serde(alias = "file_path")]
         path: String,
     }
-    if block.kind != "toolCall" || !matches!(block.name.as_deref(), Some("edit" | "write")) {
+    if block.kind != "toolCall" || !matches!(&*block.name, "edit" | "write") {
         return None;
     }
     let arguments: Arguments = serde_json::from_str(block.arguments?.get()).ok()?;

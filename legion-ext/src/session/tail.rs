@@ -127,14 +127,15 @@ impl TranscriptTail {
             self.facts.parsed.damaged_lines += 1;
             return;
         };
-        self.file.add(&line, &mut self.facts);
+        let said = line.said();
+        self.file.add(&line, &said, &mut self.facts);
         if line.kind == "session" {
             return;
         }
         let goes_on = self.index.add(&line, Place { offset, len: bytes.len() });
         self.branch_left |= !goes_on;
         if !self.branch_left {
-            self.branch.add(&line);
+            self.branch.add(&line, &said);
         }
     }
 
@@ -150,7 +151,7 @@ impl TranscriptTail {
             file.seek(SeekFrom::Start(place.offset))?;
             file.read_exact(&mut bytes)?;
             if let Some(line) = Line::parse(&bytes) {
-                branch.add(&line);
+                branch.add(&line, &line.said());
             }
         }
         self.branch = branch;

@@ -111,11 +111,10 @@ fn items_of(line: &Line<'_>) -> Vec<String> {
 
 fn said(block: &Block<'_>) -> Option<String> {
     match &*block.kind {
-        "text" => block.text.as_deref().filter(|text| !text.is_empty()).map(|text| item("assistant:", text)),
+        "text" => (!block.text.is_empty()).then(|| item("assistant:", &block.text)),
         "toolCall" => {
-            let name = block.name.as_deref().unwrap_or("?");
             let arguments = block.arguments.map(|raw| raw.get()).unwrap_or_default();
-            Some(item(&format!("tool {name}:"), arguments))
+            Some(item(&format!("tool {}:", block.name), arguments))
         }
         _ => None,
     }

@@ -102,7 +102,7 @@ fn platform_subjects_are_known_and_prefixed_once() {
     assert_eq!(redelivered_subject("Redelivered: hello"), "Redelivered: hello");
 }
 
-/// MAIL-2; 06-T2 reads an old 1.
+/// MAIL-2, LED-9: an old 1 is ACCEPTED.
 #[test]
 fn stored_values_and_labels_are_read_back() {
     for state in Delivery::ALL {

@@ -34,7 +34,7 @@ fn change(db: &LegionDb, id: i64, from: Delivery, change: DeliveryChange, claim:
     db.write(|tx| transition_delivery(tx, id, from, change, claim, NOW + 1)).unwrap()
 }
 
-/// MAIL-7, MAIL-8: the ledger's share of 08-T3.
+/// MAIL-7, MAIL-8, part of 08-T3
 #[test]
 fn the_rate_counts_agents_rows_and_refuses_the_whole_send() {
     let (_dir, db) = squad();
@@ -55,7 +55,7 @@ fn the_rate_counts_agents_rows_and_refuses_the_whole_send() {
     assert_eq!(told, ("mail_sent".into(), data));
 }
 
-/// MAIL-10, MAIL-11: the ledger's share of 08-T4.
+/// MAIL-10, MAIL-11, part of 08-T4
 #[test]
 fn each_change_writes_its_event_and_a_lost_race_nothing() {
     let (_dir, db) = squad();
@@ -103,7 +103,7 @@ fn each_change_writes_its_event_and_a_lost_race_nothing() {
     assert_eq!(events_of(&db, "root/a").pop().unwrap(), ("mail_bounced".into(), data));
 }
 
-/// MAIL-13 … MAIL-16: the ledger's share of 08-T5.
+/// MAIL-13 … MAIL-16, part of 08-T5
 #[test]
 fn a_claim_is_held_by_its_stamp() {
     let (_dir, db) = squad();
@@ -134,7 +134,7 @@ fn a_claim_is_held_by_its_stamp() {
     assert_eq!(claim(NOW + 50 * LEASE), None, "it is no longer pending");
 }
 
-/// MAIL-33: the ledger's share of 08-T12.
+/// MAIL-33, part of 08-T12
 #[test]
 fn a_dropped_result_redelivers_once() {
     let (_dir, db) = squad();

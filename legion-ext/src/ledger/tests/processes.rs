@@ -175,7 +175,7 @@ fn claim_much(dir: &Path, who: usize) {
     }
 }
 
-/// MAIL-13: the first sentence of 08-T5.
+/// MAIL-13, part of 08-T5: its first sentence.
 #[test]
 fn of_two_processes_one_wins_each_claim() {
     let (dir, db) = fresh();

@@ -40,7 +40,7 @@ fn rows_hold_what_the_rules_say() {
     assert_eq!(row(&db, "root/w1/w1").depth, 2);
 }
 
-/// LED-20, LED-28, LED-47, ADM-15: the ledger's share of 03-T5.
+/// LED-20, LED-28, LED-47, ADM-15, part of 03-T5
 #[test]
 fn a_full_tree_refuses_with_one_event_and_a_probe_with_none() {
     let (_dir, db) = fresh();
@@ -71,7 +71,7 @@ fn a_full_tree_refuses_with_one_event_and_a_probe_with_none() {
     assert!(matches!(reserve_in("root/b", "a"), Reserve::Reserved(_)));
     assert_eq!(reason(reserve_in("root/b", "b")), RefusalReason::MaxActiveNodes);
 
-    let count = || db.read(|conn| events::last_id(conn)).unwrap();
+    let count = || db.read(events::last_id).unwrap();
     let before = count();
     let probe = |parent: &str, pending| db.read(|conn| launch::probe(conn, parent, &limits, pending)).unwrap();
     assert_eq!(probe("root", Pending::default()).unwrap_err().reason, RefusalReason::MaxChildrenPerNode);
@@ -191,7 +191,7 @@ fn a_heartbeat_revives_nothing_and_spares_the_young() {
     assert_eq!(db.write(|tx| heartbeat_node(tx, &[], NOW * 2, STALE_MS)).unwrap(), 0);
 }
 
-/// LED-58, LED-59: the ledger's share of 06-T18.
+/// LED-58, LED-59, part of 06-T18
 #[test]
 fn orphans_are_found_by_age_and_failed_once() {
     let (_dir, db) = fresh();
@@ -219,7 +219,7 @@ fn orphans_are_found_by_age_and_failed_once() {
     assert!(db.write(|tx| converge_orphan(tx, "root/young", NOW - 5, 0)).unwrap().is_some());
 }
 
-/// LED-54, LED-55: the writing rule of 06-T20, and which rows a poll is about.
+/// LED-54, LED-55, part of 06-T20: the writing rule, and which rows a poll is about.
 #[test]
 fn usage_only_rises_and_only_running_rows_are_polled() {
     let (_dir, db) = fresh();
