@@ -9,7 +9,10 @@ use crate::{
     orchestrator::command::{
         CardScope, Collect, Command, ListQuery, Page, StatusQuery, TakeDown, TakeDownWording, Target, Wait,
     },
-    tools::action::{Action, LAUNCH_ONLY},
+    tools::{
+        action::{Action, LAUNCH_ONLY},
+        schema::SUBAGENT_SCHEMA,
+    },
 };
 
 /// Transcript lines without `lines`.
@@ -28,12 +31,7 @@ pub(super) fn read(head: &mut CallHead, args: &Args<'_>) -> Result<Command> {
     let action = args.raw_text("action").and_then(Action::parse).unwrap_or(Action::Launch);
     head.action = Some(action.as_str());
     refuse_foreign(action, args)?;
-    head.ignored = args
-        .map
-        .into_iter()
-        .flat_map(|map| ALL_PARAMETERS.iter().copied().filter(|key| map.contains_key(*key) && args.has(key)))
-        .filter(|key| !action.uses().contains(key))
-        .collect();
+    head.ignored = parameters().filter(|key| args.has(key) && !action.uses().contains(key)).collect();
     let invalid = |message: String| Err(SubagentError::invalid(message));
     match action {
         Action::Launch => launch::subagent(head, args),
@@ -116,29 +114,7 @@ fn refuse_foreign(action: Action, args: &Args<'_>) -> Result<()> {
 }
 
 /// Every parameter beside `action`, in the order of the schema.
-const ALL_PARAMETERS: [&str; 24] = [
-    "agent",
-    "task",
-    "tasks",
-    "name",
-    "names",
-    "model",
-    "preset",
-    "team",
-    "thinking",
-    "worktree",
-    "async",
-    "acceptance",
-    "phases",
-    "start",
-    "message",
-    "timeoutMs",
-    "force",
-    "all",
-    "section",
-    "scope",
-    "view",
-    "lines",
-    "offset",
-    "limit",
-];
+fn parameters() -> impl Iterator<Item = &'static str> {
+    let properties = SUBAGENT_SCHEMA["properties"].as_object();
+    properties.into_iter().flat_map(Map::keys).map(String::as_str).filter(|key| *key != "action")
+}
