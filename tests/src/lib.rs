@@ -2,3 +2,4 @@
 
 pub mod libraries;
 pub mod mini_host;
+pub mod native;

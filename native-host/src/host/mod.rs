@@ -7,6 +7,7 @@ pub mod builder;
 pub mod children;
 pub mod core;
 pub mod requests;
+pub mod views;
 
 mod context;
 mod open;
@@ -27,6 +28,7 @@ use crate::session::{LastAnswer, Session};
 
 pub use self::builder::{HostBuilder, HostError};
 pub use self::core::LibraryAt;
+pub use self::views::Views;
 
 /// The bound of a shutdown by a signal (HOST-5).
 pub const SIGNAL_BOUND: Duration = Duration::from_secs(10);
@@ -89,6 +91,11 @@ impl Host {
     pub async fn outcome(&self, aborted: bool) -> Result<RunOutcome, AbiError> {
         let LastAnswer { text, error } = self.root.last_answer().await?;
         Ok(RunOutcome { text, error, aborted })
+    }
+
+    /// How the extensions of a session show what is theirs.
+    pub fn views(&self, session: &Arc<Session>) -> Views {
+        Views::new(Arc::clone(session))
     }
 
     /// Runs `text` as a command, if an extension of the root registered one of that name. Whether it did.
