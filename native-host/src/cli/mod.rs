@@ -55,7 +55,7 @@ pub fn main() -> u8 {
         Command::Mail(args) => answer(records::mail(&args, &env)),
         Command::Events(args) => answer(records::events(&args, &env)),
         Command::Usage(args) => answer(records::usage(&args, &env)),
-        Command::Completions(args) => completions::run(args),
+        Command::Completions(args) => answer(completions::completions(&args)),
     }
 }
 
@@ -82,7 +82,13 @@ fn answer(answer: Answer) -> u8 {
             crate::console::StdConsole.line(host_abi::ops::Stream::Out, &text);
             crate::modes::exit::OK
         }
-        Err(failure) => fail(&failure.to_string()),
+        Err(failure) => {
+            let code = fail(&failure.to_string());
+            if let Failure::Run(legion_ext::error::SubagentError { hint: Some(hint), .. }) = &failure {
+                fail(&format!("hint: {hint}"));
+            }
+            code
+        }
     }
 }
 

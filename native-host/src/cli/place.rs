@@ -86,7 +86,8 @@ fn root_of(dir: &Path) -> Option<PathBuf> {
 }
 
 fn runs_of(project: &Path) -> PathBuf {
-    RunDir::of(project, "").path().to_owned()
+    let any = RunDir::of(project, "run");
+    any.path().parent().expect("a run is in a directory").to_owned()
 }
 
 fn has_ledger(dir: &Path) -> bool {

@@ -65,7 +65,7 @@ fn milliseconds(start: &str, end: &str) -> Option<i64> {
 
 /// The root's run: the one that has the ledger.
 fn run_dir(repo: &Path) -> Option<RunDir> {
-    let dirs = std::fs::read_dir(RunDir::of(repo, "").path()).ok()?;
+    let dirs = std::fs::read_dir(RunDir::of(repo, "run").path().parent()?).ok()?;
     let paths: Vec<PathBuf> = dirs.flatten().map(|entry| entry.path()).collect();
     paths.into_iter().find(|path| ledger::legion_db_path(path).is_file()).map(RunDir::at)
 }
