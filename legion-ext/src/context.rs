@@ -117,22 +117,32 @@ where
     }
 }
 
-/// Spawns on `runtime` within `context`: the way in from the host's threads.
-pub fn spawn_in<F>(runtime: &Handle, context: Arc<SessionContext>, future: F) -> JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    runtime.spawn(CURRENT.scope(context, future))
-}
+/// The extension's runtime, for those who are not on it: the host's threads and the work of the process.
+#[derive(Debug, Clone)]
+pub struct Spawner(Handle);
 
-/// Spawns work of the process itself, which has no identity.
-pub fn spawn_for_process<F>(runtime: &Handle, future: F) -> JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    runtime.spawn(future)
+impl Spawner {
+    pub fn new(runtime: Handle) -> Self {
+        Self(runtime)
+    }
+
+    /// Spawns within `context`.
+    pub fn within<F>(&self, context: Arc<SessionContext>, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.0.spawn(CURRENT.scope(context, future))
+    }
+
+    /// Spawns work of the process itself, which has no identity.
+    pub fn detached<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.0.spawn(future)
+    }
 }
 
 /// Runs blocking work on a thread that may block, within the context of the running task.

@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
-    context::{EnvClaim, Identity, ProcessEnv, SessionContext, env_claim, spawn_in},
+    context::{EnvClaim, Identity, ProcessEnv, SessionContext, Spawner, env_claim},
     host::SessionHost,
     mail::{self, MailDeps, Mailroom, Postmen},
     orchestrator::{Drain, Orchestrator, OrchestratorDeps, Shared, command::CallCx},
@@ -55,7 +55,8 @@ const RUNTIME_WORKERS: usize = 2;
 pub struct Process {
     host: HostHandle,
     info: HostInfo,
-    runtime: Runtime,
+    /// Runs as long as the library, which is never unloaded.
+    _runtime: Runtime,
     shared: Arc<Shared>,
     postmen: Arc<Postmen>,
     /// By scope; an agent whose session was rebuilt has a new scope.
@@ -119,10 +120,10 @@ pub fn start(host: HostHandle, info: HostInfo) -> Result<Process, AbiError> {
         .build()
         .map_err(|error| AbiError::host(format!("failed to start the runtime of legion-ext: {error}")))?;
     Ok(Process {
-        postmen: Arc::new(Postmen::new(runtime.handle().clone())),
+        postmen: Arc::new(Postmen::new(Spawner::new(runtime.handle().clone()))),
         host,
         info,
-        runtime,
+        _runtime: runtime,
         shared: Arc::default(),
         scopes: RwLock::default(),
         agents: Mutex::default(),
@@ -157,6 +158,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Process {
+    fn spawner(&self) -> &Spawner {
+        self.postmen.spawner()
+    }
+
     fn agent(&self, scope: u64) -> Option<Arc<Agent>> {
         self.scopes.read().unwrap_or_else(PoisonError::into_inner).get(&scope).cloned()
     }
@@ -230,7 +235,7 @@ impl Process {
     {
         let what = format!("{} '{}'", call.kind, call.name);
         let ended = CallEnd { calls: Arc::clone(&self.calls), call: call.call };
-        drop(spawn_in(self.runtime.handle(), Arc::clone(&agent.desk.context), async move {
+        drop(self.spawner().within(Arc::clone(&agent.desk.context), async move {
             let _ended = ended;
             let result = AssertUnwindSafe(work).catch_unwind().await;
             reply.finish_json(result.unwrap_or_else(|payload| Err(panic_error(&what, payload.as_ref()))));
@@ -355,7 +360,7 @@ impl Extension for Process {
         };
         let registrations = Self::registrations(&agent);
         self.scopes.write().unwrap_or_else(PoisonError::into_inner).insert(scope, Arc::clone(&agent));
-        drop(spawn_in(self.runtime.handle(), Arc::clone(&agent.desk.context), {
+        drop(self.spawner().within(Arc::clone(&agent.desk.context), {
             let desk = agent.desk.clone();
             async move {
                 desk.orchestrator.recover().await;

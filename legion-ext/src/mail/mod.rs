@@ -32,7 +32,7 @@ use self::{
     tree::Tree,
 };
 use crate::{
-    clock, context,
+    clock,
     context::{Identity, SessionContext},
     error::{Code, Result, SubagentError},
     host::SessionHost,
@@ -276,7 +276,7 @@ impl Mailroom {
     }
 
     fn act(&self, work: impl Future<Output = ()> + Send + 'static) {
-        drop(context::spawn_in(self.postmen.runtime(), Arc::clone(&self.context), work));
+        drop(self.postmen.spawner().within(Arc::clone(&self.context), work));
     }
 
     /// A round was recorded: an idle session is at a boundary and hears of it at once (NTC-4).

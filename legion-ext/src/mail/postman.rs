@@ -19,7 +19,7 @@ use host_abi::{
     gates::CustomMessage,
     ops::{DeliverAs, LogLevel, SendMessage},
 };
-use tokio::{runtime::Handle, sync::Notify, time::MissedTickBehavior};
+use tokio::{sync::Notify, time::MissedTickBehavior};
 
 use super::{
     Mailroom,
@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     clock,
+    context::Spawner,
     core::mail::{Delivery, DeliveryChange, MAIL_DELIVERY_CLAIM_LEASE_MS, Urgency},
     ledger::{
         LResult, LegionDb,
@@ -54,18 +55,18 @@ const PAUSE_MS: i64 = 10_000;
 /// The postmen of this process, by ledger.
 #[derive(Debug)]
 pub struct Postmen {
-    runtime: Handle,
+    spawner: Spawner,
     by_ledger: Mutex<HashMap<PathBuf, Arc<Postman>>>,
 }
 
 impl Postmen {
-    pub fn new(runtime: Handle) -> Self {
-        Self { runtime, by_ledger: Mutex::default() }
+    pub fn new(spawner: Spawner) -> Self {
+        Self { spawner, by_ledger: Mutex::default() }
     }
 
     /// Where mail does its work.
-    pub fn runtime(&self) -> &Handle {
-        &self.runtime
+    pub fn spawner(&self) -> &Spawner {
+        &self.spawner
     }
 
     /// The postman of this ledger; begins its rounds with its first member.
@@ -74,7 +75,7 @@ impl Postmen {
         let postman = postmen.entry(db.path().to_owned()).or_insert_with(|| {
             let postman = Arc::new(Postman::over(db.clone()));
             let rounds = Arc::downgrade(&postman);
-            drop(crate::context::spawn_for_process(&self.runtime, rounds_of(rounds)));
+            drop(self.spawner.detached(rounds_of(rounds)));
             postman
         });
         Arc::clone(postman)

@@ -22,6 +22,7 @@ use super::{
     *,
 };
 use crate::{
+    context,
     core::{
         budget::TreeLimits,
         mail::{Delivery, MailKind},
@@ -136,7 +137,7 @@ impl World {
         db.write(|tx| settle::open_root(tx, "r-00000000", None, 1)).expect("writes");
         let host = RecordingHost::default();
         host.answer::<SendMessage>(|_, _| Ok(SentAnswer { disposition: Sent::Started }));
-        let postmen = Arc::new(Postmen::new(tokio::runtime::Handle::current()));
+        let postmen = Arc::new(Postmen::new(context::Spawner::new(tokio::runtime::Handle::current())));
         Self { _dir: dir, root_dir, db, host, postmen }
     }
 

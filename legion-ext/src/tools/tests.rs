@@ -40,7 +40,7 @@ impl World {
             fake: FakeChildren::install(&host),
             host,
             shared: Arc::default(),
-            postmen: Arc::new(Postmen::new(tokio::runtime::Handle::current())),
+            postmen: Arc::new(Postmen::new(crate::context::Spawner::new(tokio::runtime::Handle::current()))),
             dir: tempfile::tempdir().unwrap(),
         };
         std::fs::create_dir_all(world.project().join(".pi")).unwrap();
