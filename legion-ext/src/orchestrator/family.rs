@@ -33,8 +33,10 @@ pub struct Active {
     pub budget_ends_at: Option<i64>,
 }
 
-/// How long a text waits for the record of a turn that has ended, at a time.
+/// How long a text waits for the record of a turn that has ended, at a time, and how often: a child that its host calls
+/// idle and that nobody records has not begun yet.
 const RECORD_WAIT: Duration = Duration::from_secs(1);
+const RECORD_LOOKS: u32 = 10;
 
 impl Orchestrator {
     /// Direct children that their supervisor holds as alive, in launch order.
@@ -91,17 +93,19 @@ impl Orchestrator {
     /// Waits until a text cannot end up before the record of the turn that it follows.
     async fn until_open(&self, kid: &Kid) {
         kid.until(|stage| stage.life != Life::Launching).await;
-        loop {
+        for _ in 0..RECORD_LOOKS {
             // Recorded and not kept is on its way to be recycled.
             kid.until(|stage| {
                 stage.life != Life::Live || matches!(stage.turn, Turn::Working | Turn::Interim) || stage.kept
             })
             .await;
-            let ended = kid.turn() == Turn::Working && self.supervisor.state(&kid.name) == Some("idle");
-            if kid.life() != Life::Live || !ended {
+            if kid.life() != Life::Live || kid.turn() != Turn::Working {
                 return;
             }
-            // The watch is about to see it.
+            // A turn that is over for the host and not yet for its watch is about to be recorded.
+            if !self.supervisor.stats(&kid.name).await.is_some_and(|stats| stats.idle) {
+                return;
+            }
             let seen = kid.until(|stage| stage.life != Life::Live || stage.turn != Turn::Working);
             let _ = tokio::time::timeout(RECORD_WAIT, seen).await;
         }

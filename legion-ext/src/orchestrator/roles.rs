@@ -8,10 +8,7 @@ use super::{
     definitions::Loaded,
     report::{Body, Report, RoleView},
 };
-use crate::{
-    cards::{CardSource, RoleListing, role_listing},
-    core::model::ModelInputs,
-};
+use crate::cards::{CardSource, RoleListing, role_listing};
 
 impl Orchestrator {
     /// The roles that this session may launch, as the cards and settings stand.
@@ -29,7 +26,7 @@ impl Orchestrator {
             .filter(|agent| in_scope(agent.source, scope))
             .map(|agent| {
                 let inputs = settings.model_inputs(agent, None, parent.as_deref());
-                view(role_listing(agent, &ModelInputs { ..inputs }))
+                view(role_listing(agent, &inputs))
             })
             .collect()
     }
@@ -57,15 +54,8 @@ fn in_scope(source: CardSource, scope: CardScope) -> bool {
 }
 
 fn view(role: RoleListing) -> RoleView {
-    let flags = [
-        (role.utility, "utility"),
-        (role.disabled, "disabled"),
-        (role.worktree, "worktree"),
-        (role.phases, "phases"),
-        (role.read_only, "read-only"),
-    ];
     RoleView {
-        flags: flags.into_iter().filter_map(|(set, flag)| set.then_some(flag)).collect(),
+        flags: role.flags(),
         name: role.name,
         source: role.source.as_str(),
         description: role.description,

@@ -147,7 +147,9 @@ impl Orchestrator {
                     }
                     return Ok(Spawned { handle, candidate: at, warnings });
                 }
-                Err(error) if error.code == Code::StartFailed && !job.kid.is_ending() => {
+                // Whatever the attempt ended with, it is the stop that ends the launch (ORC-179).
+                Err(_) if job.kid.is_ending() => break,
+                Err(error) if error.code == Code::StartFailed => {
                     if candidates.len() == 1 {
                         return Err(error);
                     }
