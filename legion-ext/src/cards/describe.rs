@@ -1,6 +1,5 @@
-//! Roles as people and models read them: `/legion agents` and `subagent list` (CMD-10). Pure: roles in, lines out.
+//! What a listing tells about a role (LIST-1); `ui` makes lines of it.
 
-use super::error::CardError;
 use super::types::{AcceptanceRole, AgentConfig, CardSource};
 use crate::core::model::{
     HOST_DEFAULT_MODEL, ModelInputs, ModelSourceType, NEEDS_PARENT_MODEL, ThinkingInputs, model_label,
@@ -60,34 +59,16 @@ pub fn role_listing(agent: &AgentConfig, models: &ModelInputs<'_>) -> RoleListin
     }
 }
 
-/// `<name> [<source>] <model> <flags>`, without the description.
-pub fn role_line(role: &RoleListing) -> String {
-    let mut line = format!("{} [{}] {}", role.name, role.source, role.model);
-    if let Some(source) = role.model_source {
-        line.push_str(&format!(" ({source})"));
+impl RoleListing {
+    /// The words that a listing shows behind the model.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let flags = [
+            (self.utility, "utility"),
+            (self.disabled, "disabled"),
+            (self.worktree, "worktree"),
+            (self.phases, "phases"),
+            (self.read_only, "read-only"),
+        ];
+        flags.into_iter().filter_map(|(set, flag)| set.then_some(flag)).collect()
     }
-    let flags = [
-        (role.utility, "utility"),
-        (role.disabled, "disabled"),
-        (role.worktree, "worktree"),
-        (role.phases, "phases"),
-        (role.read_only, "read-only"),
-    ];
-    for (_, flag) in flags.into_iter().filter(|(set, _)| *set) {
-        line.push(' ');
-        line.push_str(flag);
-    }
-    line
-}
-
-/// The whole listing: a header, two lines per role, and one line per card that failed to load.
-pub fn agents_text(roles: &[RoleListing], broken: &[CardError], team: &str) -> String {
-    let available = roles.iter().filter(|role| !role.disabled).count();
-    let mut lines = vec![format!("Agents · {available} available · team {team}")];
-    for role in roles {
-        lines.push(role_line(role));
-        lines.push(format!("  {}", role.description));
-    }
-    lines.extend(broken.iter().map(|error| format!("✗ {error}")));
-    lines.join("\n")
 }

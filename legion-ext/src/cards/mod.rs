@@ -19,7 +19,7 @@ mod yaml;
 pub use acceptance::parse_call_acceptance;
 pub use budget::child_budget_from_agent;
 pub use catalog::{Catalog, DefinitionWarning, Entry, ParsedCard, WarnOnce};
-pub use describe::{RoleListing, agents_text, role_line, role_listing};
+pub use describe::{RoleListing, role_listing};
 pub use error::{CardError, CardProblem, Fault, Position, UnknownKey};
 pub use parse::{MAX_CARD_BYTES, parse_agent_document};
 pub use store::{BUNDLED_CARDS, CardStore, DefinitionRoots, PATH_LIST_SEPARATOR, UNTRUSTED_NOTICE};

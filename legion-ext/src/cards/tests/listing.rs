@@ -1,12 +1,17 @@
-//! The text of `/legion agents` and `subagent list`.
+//! What a listing tells about a role.
 
 use super::*;
 use crate::core::model::{ModelInputs, ModelSourceInfo, ModelSourceType};
 
-/// part of 02-T17, CMD-10, LIST-1, THINK-8, MODEL-2, MODEL-14
+/// part of 02-T17, LIST-1, THINK-8, MODEL-2, MODEL-14
 #[test]
-fn roles_as_lines() {
-    let line = |frontmatter: &str, models: &ModelInputs<'_>| role_line(&role_listing(&agent(frontmatter), models));
+fn model_source_and_flags_of_a_role() {
+    let told = |role: RoleListing| {
+        let source = role.model_source.map(|source| format!(" ({source})")).unwrap_or_default();
+        let flags: String = role.flags().iter().map(|flag| format!(" {flag}")).collect();
+        format!("{} [{}] {}{source}{flags}", role.name, role.source, role.model)
+    };
+    let line = |frontmatter: &str, models: &ModelInputs<'_>| told(role_listing(&agent(frontmatter), models));
     let nothing = ModelInputs::default();
     let parent = ModelInputs { parent: Some("cb/p"), ..nothing };
     let default = ModelInputs { default_model: Some("cb/d"), ..parent };
@@ -27,30 +32,14 @@ fn roles_as_lines() {
     );
     let mut team = agent("model: cb/t");
     team.model_source = Some(ModelSourceInfo { r#type: ModelSourceType::Team, model: "cb/t".into() });
-    assert_eq!(role_line(&role_listing(&team, &default)), "helper [project] cb/t (team)");
+    assert_eq!(told(role_listing(&team, &default)), "helper [project] cb/t (team)");
 }
 
-/// CMD-10
+/// LIST-1, CARD-56, CARD-69
 #[test]
-fn the_whole_listing() {
-    let models = ModelInputs { parent: Some("cb/p"), ..ModelInputs::default() };
+fn only_a_centurion_is_listed_with_worktree_and_phases() {
     let mut lead = agent("worktree: true\nphases: [{ id: a, next: [done] }]");
+    assert_eq!(role_listing(&lead, &ModelInputs::default()).flags(), Vec::<&str>::new());
     lead.name = CENTURION.into();
-    let mut off = agent("disabled: true");
-    off.name = "off".into();
-    let broken = parse_fields("kindd: x").expect_err("broken");
-    let text = agents_text(&[role_listing(&lead, &models), role_listing(&off, &models)], &[broken], "default");
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(
-        lines[..5],
-        [
-            "Agents · 1 available · team default",
-            "centurion [project] cb/p (dispatch) worktree phases",
-            "  Helps.",
-            "off [project] cb/p (dispatch) disabled",
-            "  Helps.",
-        ]
-    );
-    assert!(lines[5].starts_with("✗ a.md: unknown frontmatter key 'kindd' (did you mean 'kind'?)"), "{}", lines[5]);
-    assert_eq!(lines.len(), 6);
+    assert_eq!(role_listing(&lead, &ModelInputs::default()).flags(), ["worktree", "phases"]);
 }
