@@ -145,6 +145,24 @@ impl Running {
         i32::try_from(self.process.id()).expect("process ids are small")
     }
 
+    /// Its sockets of the internet's protocols, as lines of the system's tables. Only Linux tells.
+    ///
+    /// # Panics
+    /// It has ended.
+    #[cfg(target_os = "linux")]
+    pub fn network_sockets(&self) -> Vec<String> {
+        let proc = PathBuf::from(format!("/proc/{}", self.pid()));
+        let entries = std::fs::read_dir(proc.join("fd")).expect("it runs").flatten();
+        let links = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        let inode = |link: PathBuf| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+        let own: Vec<String> = links.filter_map(inode).collect();
+        let tables = ["tcp", "tcp6", "udp", "udp6"].map(|table| std::fs::read_to_string(proc.join("net").join(table)));
+        let lines = tables.iter().flatten().flat_map(|table| table.lines());
+        let is_own =
+            |line: &&str| line.split_whitespace().nth(9).is_some_and(|inode| own.iter().any(|own| own == inode));
+        lines.filter(is_own).map(str::to_owned).collect()
+    }
+
     /// Waits for the next line of standard output that fits.
     ///
     /// # Panics

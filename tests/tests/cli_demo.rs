@@ -22,7 +22,7 @@ fn json(world: &World, args: &[&str]) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// CLI-1, part of 11-T16: the demo, with no key in the environment and the scripted model alone.
+/// CLI-1: only what the models say is written beforehand; what the end tells is what is there.
 #[test]
 fn the_demo_mends_a_repository() {
     let world = World::new();
@@ -90,6 +90,21 @@ fn half_way(world: &World) -> Running {
     let mut tour = Running::start(&mut world.command(["demo", "--dir", "tour"]));
     tour.line(|line| line.starts_with("✓ "));
     tour
+}
+
+/// CLI-1, 11-T16: with an empty environment, and without one connection.
+#[test]
+fn run_and_demo_need_neither_key_nor_network() {
+    let world = World::new();
+    let ended = world.run(["run", "hello"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert!(ended.out.starts_with("You said: hello"), "{}", ended.out);
+    assert_eq!(world.run(["demo", "--fast"]).code, Some(0));
+
+    let tour = half_way(&world);
+    #[cfg(target_os = "linux")]
+    assert_eq!(tour.network_sockets(), [""; 0]);
+    drop(tour);
 }
 
 /// HOST-5, CLI-4, part of 11-T3: the children are taken down, nothing is left running, and the files stay.

@@ -53,7 +53,7 @@ fn a_mistyped_command_line_names_the_nearest_match() {
     ] {
         let ended = world.run(&args);
         assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{args:?}");
-        assert!(ended.err.contains(says) && ended.err.contains("Usage: legion"), "{args:?}: {}", ended.err);
+        assert!(ended.err.contains(says) && ended.err.contains("--help"), "{args:?}: {}", ended.err);
     }
 }
 
@@ -126,6 +126,32 @@ fn a_closed_pipe_is_quiet() {
     process.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     process.wait().unwrap();
     assert!(!err.contains("panicked"), "{err}");
+}
+
+/// CLI-4, 11-T19 together with the tests above; 130 is the interrupted demo's.
+#[test]
+fn exit_codes_are_as_documented() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/exit-codes.md")).unwrap();
+    for code in ["0", "1", "2", "3", "130"] {
+        assert!(page.contains(&format!("\n| {code} | ")), "{code}");
+    }
+    let world = World::new();
+    std::fs::write(world.temp().join("mine"), "x").unwrap();
+    std::fs::write(world.home().join("faulty.yaml"), "rules: 3").unwrap();
+    for (code, args) in [
+        (0, vec!["run", "hello"]),
+        (1, vec!["run", "hello", "--cwd", "none"]),
+        (1, vec!["run", "hello", "--script", "faulty.yaml"]),
+        (1, vec!["run", "hello", "--model", "nobody/nothing"]),
+        (1, vec!["status", "none"]),
+        (2, vec!["status", "--none"]),
+        (3, vec!["demo", "--dir", "tmp"]),
+    ] {
+        let ended = world.run(&args);
+        assert_eq!(ended.code, Some(code), "{args:?}: {}", ended.err);
+        assert_eq!(ended.err.is_empty(), code == 0, "{args:?}: a failure says why: {}", ended.err);
+    }
 }
 
 /// DOC-2: the page names every command and every flag.
