@@ -1,6 +1,6 @@
 //! Calls between native-host and a real library: panics, cancellation, order, results, lines (01).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use host_abi::{info::Mode, ops::Stream};
 use native_host::{provider::Provider, session::event::SessionEvent, session_file::Message};
@@ -96,7 +96,7 @@ async fn a_dropped_request_leaves_the_host() {
     let made = probe(&other, "probe_request", json!({ "op": "child.create", "input": grand })).await;
     let grand = made["answer"]["child"].clone();
     let scope = other.scope();
-    let asking = tokio::spawn({
+    let asking = tokio::runtime::Handle::current().spawn({
         let other = std::sync::Arc::clone(&other);
         async move {
             probe(&other, "probe_request", json!({ "op": "child.wait_idle", "input": { "child": grand, "run": 1 } }))
@@ -396,7 +396,7 @@ async fn tools_run_side_by_side_unless_one_is_sequential() {
         most
     };
     assert_eq!(open(&mut events), 3);
-    let begun = Instant::now();
+    let begun = legion_ext::clock::instant();
     bench.run(&steps(json!([{ "calls": [sleep, ["probe_echo", { "text": "in order" }], sleep] }]))).await;
     assert_eq!(open(&mut events), 1);
     assert!(begun.elapsed() >= Duration::from_millis(400));

@@ -1,9 +1,6 @@
 //! Children in native-host: identity, session files, runs (01 §4, ABI-40, ABI-41, ABI-57, ABI-58).
 
-use std::{
-    collections::HashSet,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, time::Duration};
 
 use futures_util::future::join_all;
 use host_abi::ops::{Disposition, Idle};
@@ -254,7 +251,7 @@ async fn runs_of_a_child_are_numbered_and_waited_for() {
     // A wait for the present run and one for the next end with theirs.
     let wait = |run: u64| {
         let child = std::sync::Arc::clone(&child);
-        tokio::spawn(async move { child.wait_idle(Some(run)).await })
+        tokio::runtime::Handle::current().spawn(async move { child.wait_idle(Some(run)).await })
     };
     let (first, second) = (wait(1), wait(2));
     bench.request("child.abort", json!({ "child": id })).await.unwrap();
@@ -297,7 +294,7 @@ async fn a_deaf_child_is_disposed_of_within_the_bounds() {
     probe(&child, "probe_gate", json!({ "gate": "session_shutdown", "hold": true })).await;
     let begun = within(child.prompt(steps(json!([{ "deaf": true }])), "extension", None)).await.unwrap();
     bench.model.wait_open(1).await;
-    let (scope, started) = (child.scope(), Instant::now());
+    let (scope, started) = (child.scope(), legion_ext::clock::instant());
     bench.request("child.dispose", json!({ "child": id })).await.unwrap();
     assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
     assert!(child.wait_idle(begun.run).await.is_err());

@@ -43,11 +43,11 @@ async fn a_changed_input_replaces_the_arguments() {
     let result = bench.results().await.pop().unwrap();
     assert_eq!(result.details, Some(json!({ "text": 7, "more": true })));
     let messages = messages_of(bench.host.root()).await;
-    let calls = messages.iter().filter_map(|message| match message {
+    let mut calls = messages.iter().filter_map(|message| match message {
         Message::Assistant(answer) => answer.tool_calls().last().cloned(),
         _ => None,
     });
-    assert_eq!(calls.last().unwrap().arguments, json!({ "text": "original", "pad": 3 }));
+    assert_eq!(calls.next_back().unwrap().arguments, json!({ "text": "original", "pad": 3 }));
     let seen = asked(&bench, "tool_result").await;
     let of_echo = seen.iter().find(|asked| asked["event"]["toolName"] == "probe_echo").unwrap();
     assert_eq!(of_echo["event"]["input"], json!({ "text": 7, "more": true }));
@@ -315,7 +315,7 @@ async fn every_session_is_asked_at_the_end() {
     let (child, _) = bench.child("kid", json!({})).await;
     run_in(&child, "hi").await;
     probe(&child, "probe_gate", json!({ "gate": "session_shutdown", "hold": 200 })).await;
-    let begun = std::time::Instant::now();
+    let begun = legion_ext::clock::instant();
     within(bench.host.finish()).await;
     assert!(begun.elapsed() >= std::time::Duration::from_millis(200), "the child's gate was awaited");
     assert!(bench.host.core().sessions().is_empty());

@@ -168,7 +168,7 @@ async fn a_hundred_children_need_no_thread_each() {
 }
 
 fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
+    std::fs::read_dir("/proc/self/task").expect("proc is there").count()
 }
 
 /// NAT-5: the settings' model and level, a resumed session's, and the command line's, in rising order.
@@ -213,7 +213,7 @@ async fn a_session_can_be_compacted() {
     // A compaction ends an active run first.
     let prompted = within(root.prompt(steps(json!([{ "hang": true }])), "extension", None)).await.unwrap();
     bench.model.wait_open(1).await;
-    let compacting = tokio::spawn({
+    let compacting = tokio::runtime::Handle::current().spawn({
         let root = Arc::clone(root);
         async move { root.compact().await }
     });

@@ -73,7 +73,6 @@ pub struct Child {
 }
 
 impl Core {
-    #[expect(clippy::too_many_arguments, reason = "the builder is the one caller and names each part")]
     pub fn new(
         config: Config,
         models: ModelRegistry,

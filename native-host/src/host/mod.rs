@@ -117,12 +117,17 @@ impl Host {
     }
 
     /// The normal end (MODE-4): the root's extensions are awaited without a bound, then what is left is taken
-    /// down. Runs that the drain begins are waited for.
-    pub async fn finish(&self) {
+    /// down. Gives the end of the last run that the drain began, if it began any.
+    pub async fn finish(&self) -> Option<RunOutcome> {
+        let before = self.root.shared.live().runs;
         self.root.ask_shutdown("quit").await;
-        // A root that is gone is idle.
-        let _ = self.root.wait_idle(None).await;
+        let idle = self.root.wait_idle(None).await;
+        let outcome = match idle {
+            Ok(Idle { aborted }) if self.root.shared.live().runs > before => self.outcome(aborted).await.ok(),
+            Ok(_) | Err(_) => None,
+        };
         self.core.shut_down("quit", LEFT_BOUND).await;
+        outcome
     }
 
     /// The end by a signal (HOST-5): runs are ended, every session's extensions are awaited for at most

@@ -35,10 +35,14 @@ pub async fn run(host: Host, prompt: &str, output: Output, console: Arc<dyn Cons
     let writer = (output == Output::Events).then(|| write_events(&host, Arc::clone(&console)));
     let ended = signals.race(host.run_prompt(prompt)).await;
     let mut code = match ended {
-        Err(signal) => interrupt(&host, signal).await,
+        Err(signal) => interrupt(&host, signal, &mut signals).await,
         Ok(result) => match signals.race(host.finish()).await {
-            Err(signal) => interrupt(&host, signal).await,
-            Ok(()) => tell(result, output, console.as_ref()),
+            Ok(drained) => tell(drained.map_or(result, Ok), output, console.as_ref()),
+            // The answer is there already; only the drain was cut short.
+            Err(signal) => {
+                tell(result, output, console.as_ref());
+                interrupt(&host, signal, &mut signals).await
+            }
         },
     };
     drop(host);
@@ -51,8 +55,8 @@ pub async fn run(host: Host, prompt: &str, output: Output, console: Arc<dyn Cons
 }
 
 /// Ends the host; a second signal does not wait for its extensions.
-async fn interrupt(host: &Host, signal: Signal) -> u8 {
-    host.interrupt(signal.name(), SIGNAL_BOUND).await;
+async fn interrupt(host: &Host, signal: Signal, signals: &mut Signals) -> u8 {
+    let _ = signals.race(host.interrupt(signal.name(), SIGNAL_BOUND)).await;
     exit::INTERRUPTED
 }
 

@@ -287,9 +287,9 @@ mod any_order {
             Phase::Model if machine.aborting() => machine.model_done(ModelEnd::Aborted),
             Phase::Model => machine.model_done([CALLS, TEXT, BUSY, REFUSED][usize::from(luck % 4)]),
             Phase::Backoff => machine.backoff_over(),
-            Phase::Tools => machine.tools_done(luck % 2 == 0),
-            Phase::Settling if luck % 3 == 0 => machine.settle_answered(vec!["gate"], true),
-            Phase::Settling => machine.settle_answered(Vec::new(), luck % 2 == 0),
+            Phase::Tools => machine.tools_done(luck.is_multiple_of(2)),
+            Phase::Settling if luck.is_multiple_of(3) => machine.settle_answered(vec!["gate"], true),
+            Phase::Settling => machine.settle_answered(Vec::new(), luck.is_multiple_of(2)),
         }
     }
 
