@@ -24,7 +24,12 @@ fn good(ended: &Ended) -> &str {
 #[test]
 fn a_finished_run_is_shown_and_left_alone() {
     let (world, run) = finished();
+    // As the last close of its session leaves it: no WAL beside it.
+    let sql = rusqlite::Connection::open(run.join("legion.db")).unwrap();
+    sql.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(sql);
     let before = bytes_below(&run);
+    assert!(before.iter().all(|(path, _)| !path.to_string_lossy().contains("legion.db-")));
     let look = |args: &[&str]| {
         let ended = world.run(args.iter().map(|arg| Path::new(arg)).chain([run.as_path()]));
         good(&ended).to_owned()

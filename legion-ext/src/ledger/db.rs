@@ -252,7 +252,7 @@ impl Shared {
         };
         let cannot_open =
             |error: rusqlite::Error| LedgerError::CannotOpen { path: path.clone(), reason: error.to_string() };
-        let conn = open_reader(&path).map_err(cannot_open)?;
+        let conn = open_looker(&path).map_err(cannot_open)?;
         let version = user_version(&conn).map_err(cannot_open)?;
         if version > LEGION_DB_USER_VERSION {
             return Err(LedgerError::NewerSchema { path, version });
@@ -276,6 +276,23 @@ impl Drop for Shared {
                 tracing::debug!(path = %self.path.display(), %error, "the ledger's last checkpoint was left out");
             }
         }
+    }
+}
+
+/// A reader that leaves nothing behind. A file without a WAL is open nowhere and whole by itself; read as one that does
+/// not change, it gets no `-wal` and `-shm` beside it, and its directory need not be writable. A session that opens it
+/// meanwhile writes into a new WAL first.
+fn open_looker(path: &Path) -> rusqlite::Result<Connection> {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    match path.to_str().filter(|path| path.starts_with('/') && !Path::new(&wal).exists()) {
+        Some(path) => {
+            let escaped = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+            let flags =
+                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+            Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
+        }
+        None => open_reader(path),
     }
 }
 
