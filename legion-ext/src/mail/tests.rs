@@ -159,10 +159,11 @@ impl World {
             phase: None,
             task: "look",
         };
+        let limits = TreeLimits { max_children_per_node: 20, ..TreeLimits::default() };
         let node_id = self
             .db
             .write(|tx| {
-                let Reserve::Reserved(reserved) = launch::reserve(tx, &new, &TreeLimits::default(), 1)? else {
+                let Reserve::Reserved(reserved) = launch::reserve(tx, &new, &limits, 1)? else {
                     panic!("the reservation is refused")
                 };
                 let started = Started {
@@ -427,7 +428,7 @@ async fn mail_of_a_dropped_result_comes_again_prefixed_once() {
     assert_eq!(states, [Delivery::Obsolete, Delivery::Obsolete, Delivery::Pending]);
 }
 
-/// NTC-1 … NTC-6, NTC-22, part of 08-T14, part of 08-T15, part of 08-T17
+/// NTC-1 … NTC-6, NTC-22, part of 08-T15, part of 08-T17
 #[tokio::test]
 async fn results_of_one_run_are_told_as_one_message_at_its_end_and_once() {
     let world = World::new();
@@ -461,6 +462,45 @@ async fn results_of_one_run_are_told_as_one_message_at_its_end_and_once() {
     let sent = world.host.until("session.send_message", 2).await;
     assert_eq!(sent[1].input["content"], format!("{NOTICE_MARK}\nresult of d"));
     assert_eq!(sent[1].input["triggerTurn"], json!(true));
+}
+
+/// NTC-4, NTC-6, 08-T14
+#[tokio::test]
+async fn five_ends_are_one_message_in_a_run_and_two_while_idle() {
+    let world = World::new();
+    let (root, _) = world.room("root", Mode::Interactive);
+    let all_told = || async {
+        while world.db.undelivered("root").is_ok_and(|owed| !owed.is_empty()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    root.on_event(&Event::AgentStart);
+    for name in ["a", "b", "c", "d", "e"] {
+        world.result(&world.child(name), 1);
+        root.ports().outbox.settled(name);
+    }
+    root.on_event(&Event::AgentSettled(AgentSettled { aborted: false }));
+    let sent = world.host.until("session.send_message", 1).await;
+    let told = sent[0].input["content"].as_str().expect("text").matches("result of").count();
+    assert_eq!((told, sent[0].input["triggerTurn"].clone()), (5, json!(true)));
+    all_told().await;
+
+    let late: Vec<_> = (0..5).map(|n| world.child(&format!("late-{n}"))).collect();
+    world.result(&late[0], 1);
+    root.ports().outbox.settled("late-0");
+    world.host.until("session.send_message", 2).await;
+    root.on_event(&Event::AgentStart);
+    for child in &late[1..] {
+        world.result(child, 1);
+        root.ports().outbox.settled(&child.name);
+    }
+    root.on_event(&Event::AgentSettled(AgentSettled { aborted: false }));
+    let sent = world.host.until("session.send_message", 3).await;
+    let told: Vec<_> =
+        sent.iter().map(|call| call.input["content"].as_str().expect("text").matches("result of").count()).collect();
+    assert_eq!(told, [5, 1, 4], "the first one wakes, the rest arrive together");
+    all_told().await;
+    assert_eq!(world.host.calls(Some("session.send_message")).len(), 3);
 }
 
 /// NTC-6, LED-79

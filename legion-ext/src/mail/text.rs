@@ -146,7 +146,7 @@ mod tests {
         (error.code, error.message)
     }
 
-    /// MAIL-5, MAIL-6, MAIL-8, half of 08-T2
+    /// MAIL-5, MAIL-6, MAIL-8, 08-T2: a refused text never becomes a draft, and only a draft can be sent.
     #[test]
     fn limits_hold_at_the_exact_byte() {
         assert!(draft(&"s".repeat(256), "b").is_ok());
