@@ -130,6 +130,9 @@ impl Orchestrator {
                 Vec::new()
             }
         };
+        for (_, job) in &jobs {
+            self.put_record(job);
+        }
         // Launches are tasks of their own: an interrupted call leaves them on their way (ORC-98).
         let tasks: Vec<_> = jobs
             .into_iter()

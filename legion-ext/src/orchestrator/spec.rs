@@ -246,7 +246,7 @@ mod tests {
         HashMap::new()
     }
 
-    /// INH-8 … INH-11, parts of 02-T26 and 02-T30
+    /// INH-8 … INH-11, part of 02-T26, part of 02-T30
     #[test]
     fn extensions_come_in_order_and_without_the_two_libraries() {
         let inherited = [

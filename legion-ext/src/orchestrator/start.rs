@@ -62,7 +62,9 @@ impl Orchestrator {
     /// Starts the child of `job`, and its watch; answers when it was accepted.
     pub(super) async fn start(self: Arc<Self>, mut job: Job) -> Result<Started> {
         let kid = Arc::clone(&job.kid);
-        if let Err(error) = self.prepare(&job) {
+        // Before the spawn, so that no crash can lose the transcript (ORC-38).
+        if let Err(error) = job.run.dir.create_session_file(&kid.name) {
+            let error = SubagentError::internal(format!("failed to create {}: {error}", kid.session_file.display()));
             self.undo(job, &error).await;
             return Err(error);
         }
@@ -107,12 +109,9 @@ impl Orchestrator {
         Ok(started)
     }
 
-    /// Transcript and record, before anything runs (ORC-38).
-    fn prepare(&self, job: &Job) -> Result<()> {
+    /// The record of a child that is about to start; those of one call are made in its order.
+    pub(super) fn put_record(&self, job: &Job) {
         let (kid, run) = (&job.kid, &job.run);
-        run.dir.create_session_file(&kid.name).map_err(|error| {
-            SubagentError::internal(format!("failed to create {}: {error}", kid.session_file.display()))
-        })?;
         let now = clock::iso(kid.launched_at);
         let mode = SpawnMode::InProcess.as_str();
         let (agent, task) = (&kid.agent.name, &job.plan.task);
@@ -127,7 +126,6 @@ impl Orchestrator {
         record.acceptance_spec = serde_json::to_value(&kid.acceptance).ok();
         record.warnings = job.plan.warnings.clone();
         run.store.put_child(record);
-        Ok(())
     }
 
     /// Tries the candidates in order; the next one only after `START_FAILED` (FALL-2, FALL-3).

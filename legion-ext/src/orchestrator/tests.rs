@@ -26,7 +26,7 @@ use super::{
     *,
 };
 use crate::{
-    context::Identity,
+    context::{Identity, spawn_scoped},
     host::fake::RecordingHost,
     ledger::nodes::{self, NodeRow},
     supervisor::fake::{FakeChild, FakeChildren, Plan},
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// The orchestrator of a child's own session, as its host would attach it.
-    fn session_of(&self, child: &FakeChild) -> Arc<Orchestrator> {
+    fn session_of(&self, child: &Arc<FakeChild>) -> Arc<Orchestrator> {
         let scope = ExtensionScope::parse(child.scope()).unwrap();
         self.attach(&child.spec.agent_id, Identity::Child(Box::new(scope)))
     }

@@ -438,7 +438,7 @@ async fn a_child_gets_its_spec_and_its_identity() {
     assert_eq!(world.host.calls(Some("extensions.list")).len(), 1);
 }
 
-/// ORC-177, ORC-38, ORC-176, LED-27, part of 03-T30 and 03-T34
+/// ORC-177, ORC-38, ORC-176, LED-27, part of 03-T30, part of 03-T34
 #[tokio::test]
 async fn the_run_is_made_at_the_first_launch_and_is_private() {
     let world = World::new();
@@ -462,7 +462,7 @@ async fn the_run_is_made_at_the_first_launch_and_is_private() {
     assert_eq!(root.status_of("root"), "running");
 }
 
-/// CARD-77, ORC-48, MODEL-11, part of 02-T17 and 02-T29: step-level mistakes are `✗` lines.
+/// CARD-77, ORC-48, MODEL-11, part of 02-T17, part of 02-T29: step-level mistakes are `✗` lines.
 #[tokio::test]
 async fn acceptance_and_model_of_a_call_are_checked_per_item() {
     let world = World::new();
@@ -524,7 +524,7 @@ async fn a_fan_out_serialises_nothing() {
     world.fake.plan(|_| Plan { prompt: OnPrompt::Hang, ..Plan::default() });
     let launching = {
         let root = Arc::clone(&root);
-        tokio::spawn(async move { root.start_async((0..100).map(|_| item("scout", None)).collect()).await })
+        spawn_scoped(async move { root.start_async((0..100).map(|_| item("scout", None)).collect()).await })
     };
     world.host.until("child.prompt", 100).await;
     assert_eq!(root.look().live(), 100);

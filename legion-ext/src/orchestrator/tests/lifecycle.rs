@@ -19,7 +19,7 @@ fn collect(name: &str, timeout_ms: Option<u64>) -> Command {
     Command::Collect(Collect { names: vec![name.into()], timeout_ms, page: None })
 }
 
-/// ORC-81 … ORC-88, 03-T12: the deadline while the transcript grows, and while it does not; a transient failure and its
+/// ORC-81 … ORC-88, part of 03-T12: the deadline while the transcript grows, and while it does not; a transient failure and its
 /// recovery; the second collect is the same round.
 #[tokio::test(start_paused = true)]
 async fn a_collect_deadline_kills_nobody() {
@@ -54,12 +54,16 @@ async fn a_collect_deadline_kills_nobody() {
 
     // A lost connection that the host tries again is no end.
     child.append(&assistant("", "error", Some("fetch failed")));
-    world.host.answer::<host_abi::ops::GetChildStats>(|_, _| Ok(host_abi::ops::ChildStats { idle: false, ..Default::default() }));
+    world.host.answer::<host_abi::ops::GetChildStats>(|_, _| {
+        Ok(host_abi::ops::ChildStats { idle: false, ..Default::default() })
+    });
     child.idle();
     let (report, ()) = tokio::join!(root.go(collect("w", None)), async {
         tokio::time::sleep(5 * SECOND).await;
         child.append(&assistant("recovered", "stop", None));
-        world.host.answer::<host_abi::ops::GetChildStats>(|_, _| Ok(host_abi::ops::ChildStats { idle: true, ..Default::default() }));
+        world.host.answer::<host_abi::ops::GetChildStats>(|_, _| {
+            Ok(host_abi::ops::ChildStats { idle: true, ..Default::default() })
+        });
     });
     assert_eq!(lines(&report), ["success w r1: recovered"]);
     assert!(settled(&report, 0).first_delivery);
@@ -171,10 +175,11 @@ async fn wait_covers_all_or_the_named_and_ends_early_on_mail() {
     root.start_async(vec![item("worker", Some("a")), item("worker", Some("b")), item("worker", Some("c"))]).await;
     let child = |name: &str| world.fake.get(name).unwrap();
 
-    let (report, ()) = tokio::join!(root.go(Command::Wait(Wait { names: vec!["A".into()], timeout_ms: None })), async {
-        settle_tasks().await;
-        child("a").reply("a");
-    });
+    let (report, ()) =
+        tokio::join!(root.go(Command::Wait(Wait { names: vec!["A".into()], timeout_ms: None })), async {
+            settle_tasks().await;
+            child("a").reply("a");
+        });
     assert_eq!(lines(&report), ["success a r1: a"]);
 
     // Timeout: the decisions, and no failure.
@@ -278,7 +283,7 @@ async fn a_stop_cancels_a_launch_on_its_way() {
     world.fake.plan(|_| Plan { prompt: OnPrompt::Hang, ..Plan::default() });
     let spawn = |name: &'static str| {
         let root = Arc::clone(&root);
-        tokio::spawn(async move { root.start_async(vec![item("flaky", Some(name))]).await })
+        spawn_scoped(async move { root.start_async(vec![item("flaky", Some(name))]).await })
     };
     let slow = spawn("slow");
     world.host.until("child.prompt", 1).await;
@@ -307,7 +312,7 @@ async fn a_stop_cancels_a_launch_on_its_way() {
     world.fake.plan(|_| Plan { prompt: OnPrompt::Hang, ..Plan::default() });
     let again = {
         let root = Arc::clone(&root);
-        tokio::spawn(async move { root.start_async(vec![item("worker", Some("old"))]).await })
+        spawn_scoped(async move { root.start_async(vec![item("worker", Some("old"))]).await })
     };
     world.host.until("child.prompt", 4).await;
     root.stop(&["old"]).await;
@@ -330,7 +335,7 @@ async fn a_collect_frees_slot_and_name_before_it_returns() {
     assert_eq!(root.look().live(), 0);
 }
 
-/// ORC-167, ORC-168, ORC-180, parts of 03-T25 and 03-T35
+/// ORC-167, ORC-168, ORC-180, part of 03-T25, part of 03-T35
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_drains_then_retires_and_starts_nothing_more() {
     let world = World::new();
@@ -366,7 +371,7 @@ async fn a_launch_that_races_with_the_shutdown_does_not_live() {
     world.fake.plan(|_| Plan { prompt: OnPrompt::Hang, ..Plan::default() });
     let launching = {
         let root = Arc::clone(&root);
-        tokio::spawn(async move { root.start_async((0..4).map(|_| item("worker", None)).collect()).await })
+        spawn_scoped(async move { root.start_async((0..4).map(|_| item("worker", None)).collect()).await })
     };
     world.host.until("child.prompt", 5).await;
     root.shutdown(Drain::Skip).await;
@@ -386,7 +391,7 @@ async fn a_name_waits_for_the_end_of_its_take_down() {
     let first = world.fake.prompted("w").await;
     let stopping = {
         let root = Arc::clone(&root);
-        tokio::spawn(async move { root.stop(&["w"]).await })
+        spawn_scoped(async move { root.stop(&["w"]).await })
     };
     root.kids.get("w").unwrap().until(|stage| stage.life == kid::Life::Ending).await;
     world.fake.plan(|_| Plan::default());

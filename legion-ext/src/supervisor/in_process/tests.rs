@@ -325,7 +325,7 @@ async fn waiters_end_by_themselves() {
     let cancel = CancellationToken::new();
     let other = {
         let sup = sup.clone();
-        tokio::spawn(async move { sup.wait_settled("w", None, None).await })
+        spawn_scoped(async move { sup.wait_settled("w", None, None).await })
     };
     let (cancelled, ()) = tokio::join!(sup.wait_settled("w", Some(Duration::from_secs(60)), Some(&cancel)), async {
         tokio::task::yield_now().await;
@@ -378,7 +378,7 @@ async fn the_next_turn_of_an_idle_child_is_seen() {
 
     let woken = {
         let sup = sup.clone();
-        tokio::spawn(async move { sup.next_turn("lead").await })
+        spawn_scoped(async move { sup.next_turn("lead").await })
     };
     tokio::task::yield_now().await;
     assert!(!woken.is_finished());
@@ -457,7 +457,7 @@ async fn a_disposal_that_hangs_frees_the_slot_all_the_same() {
     sup.spawn_child(world.input("w")).await.unwrap();
     let waiter = {
         let sup = sup.clone();
-        tokio::spawn(async move { sup.wait_settled("w", None, None).await })
+        spawn_scoped(async move { sup.wait_settled("w", None, None).await })
     };
     tokio::task::yield_now().await;
     let before = tokio::time::Instant::now();
@@ -477,7 +477,7 @@ async fn a_spawn_on_its_way_can_be_stopped_and_dropped() {
     world.fake.plan(|_| Plan { prompt: OnPrompt::Hang, ..Plan::default() });
     let spawn = {
         let (sup, input) = (sup.clone(), world.input("w"));
-        tokio::spawn(async move { sup.spawn_child(input).await })
+        spawn_scoped(async move { sup.spawn_child(input).await })
     };
     world.host.until("child.prompt", 1).await;
     sup.retire_child("w", RetireOptions { graceful: true }).await.unwrap();
@@ -488,7 +488,7 @@ async fn a_spawn_on_its_way_can_be_stopped_and_dropped() {
 
     let spawn = {
         let (sup, input) = (sup.clone(), world.input("w"));
-        tokio::spawn(async move { sup.spawn_child(input).await })
+        spawn_scoped(async move { sup.spawn_child(input).await })
     };
     world.host.until("child.prompt", 2).await;
     spawn.abort();
