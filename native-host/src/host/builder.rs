@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use host_abi::AbiError;
 use host_abi::info::Mode;
@@ -229,7 +230,7 @@ impl HostBuilder {
         let core = Arc::new(Core::new(config, models, default_model, tools_env, console, runtime));
         warnings.into_iter().chain(doubt).for_each(|warning| core.print(Stream::Err, &warning));
         let spec = OpenSpec {
-            agent_id: "root".to_owned(),
+            agent_id: root_agent_id(),
             name: "root".to_owned(),
             role: "root".to_owned(),
             root: true,
@@ -268,6 +269,12 @@ impl HostBuilder {
             SessionAt::Memory => Ok(SessionFile::in_memory(&header)),
         }
     }
+}
+
+/// Libraries are shared by all hosts of a process and know an agent by its id (ABI-3), so each host's root has its own.
+fn root_agent_id() -> String {
+    static HOSTS: AtomicU64 = AtomicU64::new(1);
+    format!("root#{}", HOSTS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The model that was asked for, else the settings' one, else the first that can be asked.
