@@ -9,7 +9,7 @@ use host_abi::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{MAIL_TYPE, Mailroom, NOTICE_MARK, NOTIFY_TYPE, outbox};
+use super::{HOLD_POLL_MS, MAIL_TYPE, Mailroom, NOTICE_MARK, NOTIFY_TYPE, outbox};
 use crate::{
     clock,
     orchestrator::{
@@ -22,7 +22,8 @@ use crate::{
 const BOUNDARY_MAIL_BYTES: usize = 40 * 1024;
 
 impl Mailroom {
-    /// Holds the end of the run while children are at work, until there is something to tell.
+    /// Holds the end of the run while children are at work, until there is something to tell. What is there already is
+    /// told, whether or not anybody is still at work.
     pub async fn before_settle(
         self: &Arc<Self>,
         _: AgentBeforeSettle,
@@ -39,7 +40,7 @@ impl Mailroom {
                 return go_on(vec![message]);
             }
             let active = self.tree.active();
-            let taken = if active.is_empty() { Default::default() } else { hold.take(BOUNDARY_MAIL_BYTES).await };
+            let taken = hold.take(BOUNDARY_MAIL_BYTES).await;
             if !taken.mail.is_empty() {
                 // A gate has no tool call; its answer is what carries the mail.
                 hold.returned("");
@@ -50,9 +51,16 @@ impl Mailroom {
             if let Some(message) = self.passed_budgets(now) {
                 return go_on(vec![message]);
             }
-            if active.is_empty() {
+            if active.is_empty() && taken.left == 0 {
                 return AgentBeforeSettleAnswer::default();
             }
+            let mail = async {
+                match taken.left {
+                    0 => hold.arrived().await,
+                    // Another holder has claimed it: it is on its way into the session, or free again soon.
+                    _ => tokio::time::sleep(Duration::from_millis(HOLD_POLL_MS)).await,
+                }
+            };
             let next_budget = active.iter().filter_map(|child| child.budget_ends_at).filter(|at| *at > now).min();
             let budget = async {
                 match next_budget {
@@ -63,7 +71,7 @@ impl Mailroom {
             tokio::select! {
                 () = cancel.cancelled() => return AgentBeforeSettleAnswer::default(),
                 () = news => {}
-                () = hold.arrived() => {}
+                () = mail => {}
                 () = budget => {}
             }
         }

@@ -147,6 +147,11 @@ impl Mailroom {
         matches!(self.context.identity, Identity::Root)
     }
 
+    /// Whether a run of the session goes on.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lock().active
+    }
+
     /// The session has a ledger now: its postman takes it into the rounds.
     pub fn join(self: &Arc<Self>) -> Option<Arc<Postman>> {
         let mut postman = self.postman.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,6 +264,9 @@ impl Mailroom {
                 self.act(async move {
                     room.redeliver(dropped).await;
                     room.flush(wake).await;
+                    if let Some(postman) = room.join() {
+                        postman.nudge();
+                    }
                 });
             }
             Event::SessionStart(_)

@@ -409,6 +409,10 @@ impl Postman {
         message: &MessageRow,
         now: i64,
     ) -> LResult<bool> {
+        // A call of this run that blocks could not take what the host had queued for the run's end.
+        if root.is_busy() {
+            return Ok(false);
+        }
         let sender = self.db.read(|conn| nodes::require(conn, &message.from_node))?;
         if self.sent_before(state, root.tree.session_file().as_deref(), message, now).await? {
             return Ok(true);

@@ -367,6 +367,26 @@ async fn mail_to_root_wakes_it_only_when_it_is_urgent() {
     assert_eq!(sent[0].input["customType"], "legion-mail");
 }
 
+/// MAIL-20, MAIL-28, F20: what comes while a run goes on is there for a call of that run that blocks, else at its end.
+#[tokio::test]
+async fn mail_to_a_busy_root_waits_for_a_call_that_blocks_or_the_end_of_its_run() {
+    let world = World::new();
+    let a = world.child("a");
+    let (root, _) = world.room("root", Mode::Rpc);
+    let (sender, _) = world.room(&a.node_id, Mode::Print);
+    let postman = world.postmen.of(&world.db);
+    root.on_event(&Event::AgentStart);
+    sender.send(draft(To::Parent, "early")).await.expect("sent");
+    sender.send(draft(To::Parent, "late")).await.expect("sent");
+    postman.tick(&[Arc::clone(&root)], true, clock::now_ms()).await;
+    assert_eq!(world.host.calls(Some("session.send_message")).len(), 0);
+    assert_eq!(root.ports().inbox.hold().take(1).await.mail.len(), 1, "sent before the call blocked");
+    root.on_event(&Event::AgentSettled(AgentSettled { aborted: false }));
+    world.host.until("session.send_message", 1).await;
+    let sent = world.host.calls(Some("session.send_message"));
+    assert!(sent[0].input["content"].as_str().expect("a text").contains("Subject: late"), "{sent:?}");
+}
+
 /// MAIL-29, MAIL-30, part of 08-T10, part of 08-T11
 #[tokio::test]
 async fn a_blocked_call_takes_what_fits_and_the_postman_leaves_the_rest() {
@@ -560,6 +580,10 @@ async fn a_held_end_tells_questions_budgets_and_results_and_then_lets_go() {
     root.ports().outbox.settled("a");
     let answer = held.await.expect("answers");
     assert_eq!(answer.messages[0].content, format!("{NOTICE_MARK}\nresult of a"));
+    root.on_event(&Event::AgentStart);
+    sender.send(draft(To::Parent, "last words")).await.expect("sent");
+    let answer = hold(&root).0.await.expect("answers");
+    assert!(answer.messages[0].content.contains("Subject: last words"), "told though nobody is at work");
     assert_eq!(hold(&root).0.await.expect("answers"), Default::default(), "nothing is left to wait for");
 }
 
