@@ -30,7 +30,7 @@ use crate::{
     runs::ChildRecord,
     settings::Settings,
     supervisor::{
-        Reservation,
+        Reservation, RetireOptions,
         pool::{Ask, TreeAsk},
     },
 };
@@ -137,12 +137,12 @@ impl Orchestrator {
         let tasks: Vec<_> = jobs
             .into_iter()
             .map(|(at, job)| {
-                let (name, label, waits) = (job.kid.name.clone(), job.plan.label.clone(), job.plan.waits);
-                (at, name, label, waits, spawn_scoped(self.this().start(job)))
+                let (kid, label, waits) = (Arc::clone(&job.kid), job.plan.label.clone(), job.plan.waits);
+                (at, kid, label, waits, spawn_scoped(self.this().start(job)))
             })
             .collect();
         let mut interrupted = false;
-        let ends = join_all(tasks.into_iter().map(|(at, name, label, waits, mut task)| async move {
+        let ends = join_all(tasks.into_iter().map(|(at, kid, label, waits, mut task)| async move {
             let ended = tokio::select! {
                 biased;
                 ended = &mut task => Some(ended),
@@ -151,11 +151,8 @@ impl Orchestrator {
             let outcome = match ended {
                 Some(Ok(Ok(started))) => Outcome::Started { started, waits },
                 Some(Ok(Err(error))) => Outcome::Refused { label, error },
-                Some(Err(_)) => Outcome::Refused {
-                    label,
-                    error: SubagentError::internal(format!("the launch of '{name}' panicked")),
-                },
-                None => Outcome::UnderWay(name),
+                Some(Err(_)) => Outcome::Refused { label, error: self.launch_panicked(&kid).await },
+                None => Outcome::UnderWay(kid.name.clone()),
             };
             (at, outcome)
         }))
@@ -165,6 +162,20 @@ impl Orchestrator {
             outcomes[at] = Some(outcome);
         }
         (outcomes.into_iter().flatten().collect(), interrupted)
+    }
+
+    /// A fault of ours in a start: the child is not there, whatever had begun; the orphan scan ends its row.
+    async fn launch_panicked(&self, kid: &Arc<Kid>) -> SubagentError {
+        let error = SubagentError::internal(format!("the launch of '{}' panicked", kid.name));
+        let retired = self.supervisor.retire_child(&kid.name, RetireOptions { graceful: true }).await;
+        drop(retired);
+        self.shared.remove_kid(kid);
+        kid.modify(|stage| {
+            stage.life = Life::Dead;
+            stage.start_error = Some(error.clone());
+            true
+        });
+        error
     }
 
     /// The gates that need no run: the orchestrator's, then those of the pool with the tree's as far as it is known.

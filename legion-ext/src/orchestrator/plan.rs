@@ -10,6 +10,7 @@ use super::{
     command::{Dispatch, Launch, LaunchItem},
     definitions::{Loaded, not_available},
     run::worktree_not_available,
+    spec::missing_extension,
 };
 use crate::{
     cards::{AcceptanceSpec, AgentConfig, CENTURION},
@@ -122,6 +123,10 @@ impl Orchestrator {
         let mut warnings = Vec::new();
         self.arbitrate(&agent, item, &mut warnings)?;
         refuse_unbuilt(&agent)?;
+        if let Some(entry) = missing_extension(&agent, &context.cwd) {
+            let role = &agent.name;
+            return Err(SubagentError::invalid(format!("extension not found: {entry} (role '{role}')")));
+        }
 
         let session_role = context.identity.child().and_then(|scope| scope.acceptance_role);
         let card = agent.acceptance_spec();

@@ -72,7 +72,7 @@ pub(super) fn child_spec(input: &SpecInput<'_>, env: &dyn Env) -> (ChildSpec, Ve
         exclude_tools: Vec::new(),
         model: None,
         thinking: None,
-        extensions: extensions(agent, input.inherited, env, &mut warnings),
+        extensions: extensions(agent, &context.cwd, input.inherited, env, &mut warnings),
         skills,
         context_files: agent.inherit_project_context,
         host_skills: agent.inherit_skills,
@@ -144,6 +144,7 @@ fn tools(agent: &AgentConfig, budget: &ChildBudget, has_skills: bool) -> Option<
 /// INH-8, INH-10, INH-11; the two libraries are the host's own business (INH-9).
 fn extensions(
     agent: &AgentConfig,
+    cwd: &Path,
     inherited: &[ExtensionEntry],
     env: &dyn Env,
     warnings: &mut Vec<String>,
@@ -162,8 +163,7 @@ fn extensions(
     let mut entries: Vec<String> = Vec::new();
     let all = kept
         .map(|extension| extension.path.clone().unwrap_or_else(|| extension.entry.clone()))
-        .chain(agent.extensions.iter().cloned())
-        .chain(agent.subagent_only_extensions.iter().cloned())
+        .chain(own_extensions(agent).map(|entry| resolved(entry, agent, cwd).unwrap_or_else(|| entry.to_owned())))
         .chain(listed)
         .chain(codemode.then(|| CODEMODE.to_owned()));
     for entry in all {
@@ -173,6 +173,32 @@ fn extensions(
         }
     }
     entries
+}
+
+/// The first entry of the card that is a path and leads nowhere (INH-17).
+pub(super) fn missing_extension<'a>(agent: &'a AgentConfig, cwd: &Path) -> Option<&'a str> {
+    own_extensions(agent).find(|entry| is_path(entry) && resolved(entry, agent, cwd).is_none())
+}
+
+fn own_extensions(agent: &AgentConfig) -> impl Iterator<Item = &str> {
+    agent.extensions.iter().chain(&agent.subagent_only_extensions).map(String::as_str)
+}
+
+/// A name such as `builtin:x` or `npm:y` is the host's to find.
+fn is_path(entry: &str) -> bool {
+    let (scheme, _) = entry.split_once(':').unwrap_or_default();
+    let named = scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphabetic());
+    !named && (entry.contains(['/', '\\']) || Path::new(entry).extension().is_some())
+}
+
+/// The file of a path entry: beside the card, else in the working directory.
+fn resolved(entry: &str, agent: &AgentConfig, cwd: &Path) -> Option<String> {
+    if !is_path(entry) {
+        return None;
+    }
+    let beside = Path::new(&agent.path).parent().unwrap_or(Path::new(""));
+    let found = [beside, cwd].into_iter().map(|place| place.join(entry)).find(|path| path.exists())?;
+    Some(found.display().to_string())
 }
 
 fn inherits_by_default(env: &dyn Env) -> bool {
@@ -260,19 +286,40 @@ mod tests {
         agent.subagent_only_extensions = vec!["./only.ts".into(), "./own.ts".into()];
         let env = HashMap::from([(vars::CHILD_EXTENSIONS.to_owned(), " builtin:a , ,./b.ts".to_owned())]);
         let mut warnings = Vec::new();
-        let all = extensions(&agent, &inherited, &env, &mut warnings);
+        let cwd = Path::new("/nowhere");
+        let all = extensions(&agent, cwd, &inherited, &env, &mut warnings);
         assert_eq!(all, ["/x/todo.ts", "npm:lint", CODEMODE, "./own.ts", "./only.ts", "builtin:a", "./b.ts"]);
 
         agent.exclude_extensions = vec!["to*".into(), "@me/*".into(), "child-guard".into(), "nothing".into()];
         agent.tools = Some(vec!["read".into()]);
-        let kept = extensions(&agent, &inherited, &none(), &mut warnings);
+        let kept = extensions(&agent, cwd, &inherited, &none(), &mut warnings);
         assert_eq!(kept, [CODEMODE, "./own.ts", "./only.ts"]);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         agent.inherit_extensions = Some(false);
-        assert_eq!(extensions(&agent, &inherited, &none(), &mut warnings), ["./own.ts", "./only.ts"]);
+        assert_eq!(extensions(&agent, cwd, &inherited, &none(), &mut warnings), ["./own.ts", "./only.ts"]);
         agent.inherit_extensions = None;
         let off = HashMap::from([(vars::CHILD_INHERIT_EXTENSIONS.to_owned(), "false".to_owned())]);
-        assert_eq!(extensions(&agent, &inherited, &off, &mut warnings), ["./own.ts", "./only.ts"]);
+        assert_eq!(extensions(&agent, cwd, &inherited, &off, &mut warnings), ["./own.ts", "./only.ts"]);
+    }
+
+    /// INH-17
+    #[test]
+    fn an_extension_of_a_card_is_found_beside_it_or_where_the_child_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cards, cwd) = (dir.path().join("agents"), dir.path().join("project"));
+        for (place, file) in [(&cards, "own.ts"), (&cwd, "tool.so")] {
+            std::fs::create_dir_all(place).unwrap();
+            std::fs::write(place.join(file), "").unwrap();
+        }
+        let path = cards.join("worker.md").display().to_string();
+        let mut agent = AgentConfig::new(CardSource::Project, path, "worker");
+        agent.extensions = vec!["own.ts".into(), "builtin:codemode".into(), "npm:@me/x".into(), "./tool.so".into()];
+        assert_eq!(missing_extension(&agent, &cwd), None);
+        let all = extensions(&agent, &cwd, &[], &none(), &mut Vec::new());
+        assert_eq!(all[0], cards.join("own.ts").display().to_string());
+        assert_eq!(&all[1..3], ["builtin:codemode", "npm:@me/x"]);
+        agent.subagent_only_extensions = vec!["gone.ts".into()];
+        assert_eq!(missing_extension(&agent, &cwd), Some("gone.ts"));
     }
 
     /// CARD-39, CARD-43, INH-5, INH-16

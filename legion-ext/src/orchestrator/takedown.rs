@@ -19,7 +19,7 @@ use super::{
 use crate::{
     clock,
     context::{Identity, spawn_scoped},
-    core::outcome::ExecutionStatus,
+    core::{naming::normalize_name, outcome::ExecutionStatus},
     error::{Code, Result, SubagentError},
     ledger::settle,
     runs::{ChildRecord, ChildState},
@@ -62,6 +62,8 @@ impl Orchestrator {
     }
 
     async fn take_down_one(self: &Arc<Self>, name: &str, call: &TakeDown) -> Result<TakenDown> {
+        let name = normalize_name(name);
+        let name = name.as_str();
         let record = self.run.get().and_then(|run| run.store.child(name));
         let kid = self.kids.get(name);
         let how = match (call.wording, call.force) {
@@ -74,7 +76,16 @@ impl Orchestrator {
             let agent = kid.agent.name.clone();
             return Ok(TakenDown { name: kid.name.clone(), agent, node_id: kid.node_id.clone(), how, also });
         }
-        let (Some(record), Some(run)) = (record, self.run.get()) else { return Err(self.unknown_child(name)) };
+        let (Some(record), Some(run)) = (record, self.run.get()) else {
+            return match self.parent_of_descendant(name)? {
+                Some((parent, kid)) => {
+                    let also = parent.end(&kid, RetireOptions { graceful: !call.force }).await?;
+                    let agent = kid.agent.name.clone();
+                    Ok(TakenDown { name: kid.name.clone(), agent, node_id: kid.node_id.clone(), how, also })
+                }
+                None => Err(self.unknown_child(name)),
+            };
+        };
         let node_id = record.node_id.clone().unwrap_or_default();
         let taken =
             |how| TakenDown { name: record.name.clone(), agent: record.agent.clone(), node_id, how, also: vec![] };
@@ -88,6 +99,27 @@ impl Orchestrator {
             | ChildState::Blocked => {
                 self.mark_retired(run, &record).await;
                 Ok(taken(how))
+            }
+        }
+    }
+
+    /// A live descendant by its node id or its unique name, with the session that launched it (ORC-15).
+    fn parent_of_descendant(&self, name: &str) -> Result<Option<(Arc<Self>, Arc<Kid>)>> {
+        let mut found = Vec::new();
+        let mut open: Vec<Arc<Self>> = vec![self.this()];
+        while let Some(session) = open.pop() {
+            for kid in session.kids.all().into_iter().filter(|kid| kid.is_up()) {
+                open.extend(self.shared.session(&kid.session_file));
+                if kid.node_id == name || kid.name == name {
+                    found.push((Arc::clone(&session), kid));
+                }
+            }
+        }
+        match found.as_slice() {
+            [] | [_] => Ok(found.pop()),
+            several => {
+                let ids: Vec<&str> = several.iter().map(|(_, kid)| kid.node_id.as_str()).collect();
+                Err(SubagentError::invalid(format!("'{name}' is ambiguous: {}", ids.join(", "))))
             }
         }
     }

@@ -11,16 +11,18 @@ use super::{
 };
 use crate::{
     clock,
-    core::outcome::{ExecutionStatus, MISSING_REPLY, derive_outcome},
+    core::outcome::{ExecutionStatus, MISSING_REPLY, Outcome, derive_outcome},
     error::Result,
     ledger::{
         artifacts::{self, ArtifactRow, NewArtifact, register},
-        nodes, orphans,
+        nodes::{self, NodeRow},
+        orphans,
         settle::{Settlement, record_settled},
         usage::UsageRow,
     },
     runs::{AcceptanceRecord, ChildRecord, ChildState, ExecutionRecord, Verdict, artifacts::write_artifact},
     session::read_session,
+    supervisor::SpawnMode,
 };
 
 impl Orchestrator {
@@ -37,7 +39,11 @@ impl Orchestrator {
         if !run.taken_over {
             return Ok(());
         }
-        for child in &record.children {
+        // The record is written a little behind the ledger, and a crash may have come between (ORC-148).
+        for row in rows.iter().filter(|row| run.store.child(&row.name).is_none()) {
+            run.store.put_child(record_of(row, run));
+        }
+        for child in &run.store.record().children {
             match child.state {
                 ChildState::Launching | ChildState::Working | ChildState::Blocked | ChildState::Awaiting => {
                     self.judge_left_over(run, child).await?;
@@ -55,15 +61,21 @@ impl Orchestrator {
         let Some(node_id) = child.node_id.clone() else { return Ok(()) };
         let facts = read_session(&child.session_file).ok();
         let outcome = facts.as_ref().map(|facts| derive_outcome(&facts.parsed));
-        let ended = outcome.filter(|outcome| {
+        let ended = outcome.clone().filter(|outcome| {
             let cut = outcome.reason.as_deref() == Some(MISSING_REPLY);
             matches!(outcome.status, ExecutionStatus::Success | ExecutionStatus::Failed | ExecutionStatus::Truncated)
                 && !cut
                 && outcome.stop_reason.as_deref() != Some("toolUse")
         });
         let now = clock::now_ms();
-        let row = run.db.read(|conn| nodes::get(conn, &node_id))?;
+        let (row, latest) =
+            run.db.read(|conn| Ok((nodes::get(conn, &node_id)?, artifacts::latest(conn, &node_id)?)))?;
         let recorded = row.as_ref().is_some_and(|row| row.status.is_terminal());
+        if let (true, Some(outcome), Some(latest)) = (recorded, &outcome, latest) {
+            // The ledger has the end of this turn; the record may not have it yet.
+            record_end(run, child, outcome, latest.round, latest.created_at);
+            return Ok(());
+        }
         let Some(outcome) = ended.filter(|_| !recorded) else {
             run.db.write_async(move |tx| orphans::converge_orphan(tx, &node_id, now, 0).map(drop)).await?;
             run.store.update_child(&child.name, |record| record.state = ChildState::Exited);
@@ -93,26 +105,7 @@ impl Orchestrator {
             record_settled(tx, &settlement, now).map(drop)
         });
         write.await?;
-        let verdict = acceptance::verdict(&outcome.output);
-        let spec = child.acceptance_spec.clone().and_then(|spec| serde_json::from_value(spec).ok()).unwrap_or_default();
-        let accepted = acceptance::judge(&spec, verdict);
-        run.store.update_child(&child.name, |record| {
-            record.state = ChildState::Exited;
-            record.round = round;
-            record.settled_at = Some(clock::iso(now));
-            record.verdict = verdict.map(|ok| Verdict { ok });
-            record.execution = Some(ExecutionRecord {
-                status: outcome.status.as_str().to_owned(),
-                reason: outcome.reason.clone(),
-                stop_reason: outcome.stop_reason.clone(),
-            });
-            record.acceptance = accepted.map(|result| AcceptanceRecord {
-                level: result.level.to_owned(),
-                status: result.status.to_owned(),
-                pending: result.pending,
-                verification: None,
-            });
-        });
+        record_end(run, child, &outcome, round, now);
         Ok(())
     }
 
@@ -189,6 +182,41 @@ impl Orchestrator {
             first_delivery: false,
         }
     }
+}
+
+/// What the ledger knows of a child that no record tells of.
+fn record_of(row: &NodeRow, run: &Run) -> ChildRecord {
+    let task = row.task_summary.clone().unwrap_or_default();
+    let file = row.session_file.clone().unwrap_or_else(|| run.dir.session_file(&row.name));
+    let (mode, spawned) = (SpawnMode::InProcess.as_str(), clock::iso(row.created_at));
+    let mut record = ChildRecord::new(&row.name, &row.role, task, ChildState::Working, mode, file, spawned);
+    record.node_id = Some(row.id.clone());
+    record.model.clone_from(&row.model);
+    record
+}
+
+/// Writes the end of a child's last turn into its record. `at` is in milliseconds since the epoch.
+fn record_end(run: &Run, child: &ChildRecord, outcome: &Outcome, round: u32, at: i64) {
+    let verdict = acceptance::verdict(&outcome.output);
+    let spec = child.acceptance_spec.clone().and_then(|spec| serde_json::from_value(spec).ok()).unwrap_or_default();
+    let accepted = acceptance::judge(&spec, verdict);
+    run.store.update_child(&child.name, |record| {
+        record.state = ChildState::Exited;
+        record.round = round;
+        record.settled_at = Some(clock::iso(at));
+        record.verdict = verdict.map(|ok| Verdict { ok });
+        record.execution = Some(ExecutionRecord {
+            status: outcome.status.as_str().to_owned(),
+            reason: outcome.reason.clone(),
+            stop_reason: outcome.stop_reason.clone(),
+        });
+        record.acceptance = accepted.map(|result| AcceptanceRecord {
+            level: result.level.to_owned(),
+            status: result.status.to_owned(),
+            pending: result.pending,
+            verification: None,
+        });
+    });
 }
 
 fn artifact_ref(row: ArtifactRow) -> ArtifactRef {

@@ -10,7 +10,10 @@
 //!
 //! A crash before the settlement is written leaves the row live and the transcript whole: a later session judges it.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::future::FutureExt as _;
+use host_abi::ops::LogLevel;
 
 use super::{
     Orchestrator, acceptance,
@@ -36,7 +39,7 @@ use crate::{
         artifacts::{copy_output, write_artifact},
     },
     session::TranscriptTail,
-    supervisor::SettleResult,
+    supervisor::{RetireOptions, SettleResult},
 };
 
 /// How often a child after an interim turn is looked at again; its own activity wakes the watch at once.
@@ -72,8 +75,22 @@ struct Judged {
 }
 
 impl Orchestrator {
-    /// Follows a live child to its end.
-    pub(super) async fn watch(self: Arc<Self>, run: Arc<Run>, kid: Arc<Kid>, mut tail: TranscriptTail) {
+    /// Follows a live child to its end. A panic on the way ends the child, so that nobody waits for it in vain.
+    pub(super) async fn watch(self: Arc<Self>, run: Arc<Run>, kid: Arc<Kid>, tail: TranscriptTail) {
+        let following = AssertUnwindSafe(self.follow(&run, &kid, tail)).catch_unwind().await;
+        if following.is_err() {
+            self.host
+                .log(LogLevel::Error, &format!("legion: the watch of '{}' panicked; the child is retired", kid.name));
+            kid.modify(|stage| {
+                stage.turn = Turn::Working;
+                true
+            });
+            let ended = self.end(&kid, RetireOptions { graceful: true }).await;
+            drop(ended);
+        }
+    }
+
+    async fn follow(self: &Arc<Self>, run: &Run, kid: &Arc<Kid>, mut tail: TranscriptTail) {
         let mut before = tail.facts().usage;
         let mut asked = false;
         loop {
@@ -81,35 +98,35 @@ impl Orchestrator {
                 Ok(settled) => settled,
                 Err(_) => SettleResult::abnormal("child session ended"),
             };
-            if !begin_recording(&kid) {
+            if !begin_recording(kid) {
                 return;
             }
-            let judged = self.judge(&kid, &mut tail, &settled).await;
-            if self.goes_on(&kid) {
+            let judged = self.judge(kid, &mut tail, &settled).await;
+            if self.goes_on(kid) {
                 continue;
             }
-            if !settled.abnormal && self.is_interim(&run, &kid, &judged.outcome).await {
-                match self.await_own_work(&run, &kid).await {
+            if !settled.abnormal && self.is_interim(run, kid, &judged.outcome).await {
+                match self.await_own_work(run, kid).await {
                     Interim::NextTurn => continue,
                     Interim::NothingLeft => {}
                     Interim::TakenDown => return,
                 }
                 // Its last words may have come meanwhile.
                 let _ = tail.poll();
-                if !begin_recording(&kid) {
+                if !begin_recording(kid) {
                     return;
                 }
             }
-            if !asked && self.asks_for_report(&kid, &judged.outcome).await {
+            if !asked && self.asks_for_report(kid, &judged.outcome).await {
                 asked = true;
                 continue;
             }
-            let judged = self.judge(&kid, &mut tail, &settled).await;
+            let judged = self.judge(kid, &mut tail, &settled).await;
             let usage = judged.usage.unwrap_or(before);
-            self.record(&run, &kid, judged, before, asked).await;
+            self.record(run, kid, judged, before, asked).await;
             (before, asked) = (usage, false);
-            if self.recycles(&run, &kid) {
-                self.recycle(&run, &kid).await;
+            if self.recycles(run, kid) {
+                self.recycle(run, kid).await;
                 self.tell_settled(&kid.name);
                 return;
             }
@@ -120,7 +137,7 @@ impl Orchestrator {
                 () = ended => return,
                 next = self.supervisor.next_turn(&kid.name) => if next.is_err() { return },
             }
-            if !self.begin_turn(&run, &kid).await {
+            if !self.begin_turn(run, kid).await {
                 return;
             }
         }

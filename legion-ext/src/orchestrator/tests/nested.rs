@@ -114,8 +114,11 @@ async fn a_take_down_begins_at_the_leaves() {
     let lead = world.session_of(&world.fake.prompted("l").await);
     lead.start_async(vec![item("second", Some("m")), item("worker", Some("n"))]).await;
     let second = world.session_of(&world.fake.prompted("m").await);
-    second.start_async(vec![item("worker", Some("o"))]).await;
+    second.start_async(vec![item("worker", Some("o")), item("worker", Some("p"))]).await;
 
+    // A descendant is reached by its unique name, and by its id.
+    assert_eq!(lines(&root.stop(&["p"]).await), ["down p Stopped also []"]);
+    assert_eq!(lines(&root.stop(&["root/l/m/q"]).await), ["x root/l/m/q: unknown child 'root/l/m/q'; known: l"]);
     let report = root.stop(&["l"]).await;
     assert_eq!(lines(&report), [r#"down l Stopped also ["o", "m", "n"]"#]);
     let disposed: Vec<String> = world
