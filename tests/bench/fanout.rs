@@ -15,7 +15,7 @@ use crate::Form;
 use crate::machine;
 use crate::parts;
 use crate::provider::Instantly;
-use crate::sheet::{Bar, Grows, Series};
+use crate::sheet::{Bar, Grows, Series, figure, number};
 use crate::stats::median;
 
 /// Longest wait for a fan-out; reached only by a fault.
@@ -57,7 +57,7 @@ pub fn measure(form: Form) -> Result<Vec<Series>, String> {
     };
     let last = |series: Series, what: &str| {
         let cost = series.points.last().map_or(f64::NAN, |(_, cost)| *cost);
-        Series { headline: format!("{what} after {cost:.1} ms"), ..series }
+        Series { headline: format!("{what} after {} ms", figure(cost)), ..series }
     };
     let mut all = vec![
         last(
@@ -67,7 +67,7 @@ pub fn measure(form: Form) -> Result<Vec<Series>, String> {
         last(ms("fan-out, tool call to the last result", &twelve, |run| run.last_result_ms), "12 done"),
         Series {
             id: "PERF-4",
-            headline: format!("{count:.0} accepted in {accepted:.0} ms"),
+            headline: format!("{} accepted in {} ms", number(count), figure(accepted)),
             bar: (form != Form::Tiny).then_some(Bar { text: "1,000 in ≤ 1 s", met: accepted <= 1_000.0 }),
             ..ms("accept all children", &many, |run| run.accepted_ms)
         },

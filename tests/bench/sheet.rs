@@ -41,21 +41,15 @@ pub struct Bar {
 impl Series {
     /// For the terminal.
     pub fn line(&self) -> String {
-        let points: Vec<String> = self
-            .points
-            .iter()
-            .map(|(size, cost)| format!("{} → {} {}", number(*size), figure(*cost), self.cost_unit))
-            .collect();
         let bar = self.bar.map(|bar| format!(" (bar {}: {})", bar.text, met(bar.met))).unwrap_or_default();
-        format!(
-            "{:<7} {}: {} {}; fit {}; {}{bar}",
-            self.id,
-            self.work,
-            points.join(", "),
-            self.size_unit,
-            self.fit(),
-            self.headline,
-        )
+        let (id, work, fit, headline) = (self.id, self.work, self.fit(), &self.headline);
+        format!("{id:<7} {work}: {}; fit {fit}; {headline}{bar}", self.medians(" → ", ", "))
+    }
+
+    fn medians(&self, to: &str, and: &str) -> String {
+        let points: Vec<String> =
+            self.points.iter().map(|(size, cost)| format!("{}{to}{}", number(*size), figure(*cost))).collect();
+        format!("{} ({} by {})", points.join(and), self.cost_unit, self.size_unit)
     }
 
     fn fit(&self) -> String {
@@ -69,19 +63,9 @@ impl Series {
     }
 
     fn row(&self) -> String {
-        let points: Vec<String> =
-            self.points.iter().map(|(size, cost)| format!("{}: {}", number(*size), figure(*cost))).collect();
         let bar = self.bar.map_or_else(|| " | ".to_owned(), |bar| format!("{} | {}", bar.text, met(bar.met)));
-        format!(
-            "| {} | {} | {} ({} by {}) | {} | {} | {bar} |",
-            self.id,
-            self.work,
-            points.join(" · "),
-            self.cost_unit,
-            self.size_unit,
-            self.fit(),
-            self.headline,
-        )
+        let (id, work, fit, headline) = (self.id, self.work, self.fit(), &self.headline);
+        format!("| {id} | {work} | {} | {fit} | {headline} | {bar} |", self.medians(": ", " · "))
     }
 }
 
@@ -123,7 +107,7 @@ reader that the supervisor uses.
 }
 
 /// Three digits are enough.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => number(value.round()),
         size if size >= 10.0 => format!("{value:.1}"),
@@ -173,7 +157,7 @@ mod tests {
         assert_eq!(series(1, Grows::Never).fit(), "n^1.00 too fast");
         assert_eq!(
             series(1, Grows::WithSize).line(),
-            "PERF-0  w: 10 → 10.0 ms, 100 → 100 ms, 1,000 → 1,000 ms things; fit n^1.00 ok; h (bar b: met)"
+            "PERF-0  w: 10 → 10.0, 100 → 100, 1,000 → 1,000 (ms by things); fit n^1.00 ok; h (bar b: met)"
         );
     }
 }

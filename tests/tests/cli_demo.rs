@@ -12,14 +12,14 @@ use tests::libraries::target_dir;
 /// The run of the tour at `dir`.
 fn run_dir(dir: &Path) -> PathBuf {
     let runs = dir.join("repo/.pi-subagents/runs");
-    let mut dirs = std::fs::read_dir(&runs).unwrap().flatten().map(|entry| entry.path());
+    let mut dirs = std::fs::read_dir(&runs).expect("the tour has runs").flatten().map(|entry| entry.path());
     dirs.next().expect("the tour has a run")
 }
 
 fn json(world: &World, args: &[&str]) -> Value {
     let ended = world.run(args.iter().chain(&["--json"]));
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{args:?}");
-    serde_json::from_str(&ended.out).unwrap()
+    serde_json::from_str(&ended.out).expect("the answer is JSON")
 }
 
 /// CLI-1: only what the models say is written beforehand; what the end tells is what is there.

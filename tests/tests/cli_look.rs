@@ -11,7 +11,7 @@ fn finished() -> (World, PathBuf) {
     let ended = world.run(["demo", "--fast", "--dir", "tour"]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
     let runs = world.home().join("tour/repo/.pi-subagents/runs");
-    let run = std::fs::read_dir(runs).unwrap().flatten().next().unwrap().path();
+    let run = std::fs::read_dir(runs).expect("the tour has runs").flatten().next().expect("it has one").path();
     (world, run)
 }
 
@@ -31,7 +31,7 @@ fn a_finished_run_is_shown_and_left_alone() {
     let before = bytes_below(&run);
     assert!(before.iter().all(|(path, _)| !path.to_string_lossy().contains("legion.db-")));
     let look = |args: &[&str]| {
-        let ended = world.run(args.iter().map(|arg| Path::new(arg)).chain([run.as_path()]));
+        let ended = world.run(args.iter().map(Path::new).chain([run.as_path()]));
         good(&ended).to_owned()
     };
     let json = |args: &[&str]| -> Value { serde_json::from_str(&look(&[args, &["--json"]].concat())).unwrap() };

@@ -67,7 +67,7 @@ impl Facts {
         let mut lines = vec![String::new()];
         if let Some(answer) = &self.answer {
             lines.extend(["The root's answer".to_owned(), String::new()]);
-            lines.extend(answer.trim().lines().map(|line| indented(line)));
+            lines.extend(answer.trim().lines().map(indented));
             lines.push(String::new());
         }
         if let Some(error) = &self.error {
