@@ -71,8 +71,9 @@ impl Orchestrator {
         let (row, latest) =
             run.db.read(|conn| Ok((nodes::get(conn, &node_id)?, artifacts::latest(conn, &node_id)?)))?;
         let recorded = row.as_ref().is_some_and(|row| row.status.is_terminal());
-        if let (true, Some(outcome), Some(latest)) = (recorded, &outcome, latest) {
-            // The ledger has the end of this turn; the record may not have it yet.
+        let news = latest.filter(|latest| recorded && latest.round > child.round);
+        if let (Some(outcome), Some(latest)) = (&outcome, news) {
+            // The ledger has the end of this turn, and the record has it not yet.
             record_end(run, child, outcome, latest.round, latest.created_at);
             return Ok(());
         }
