@@ -137,7 +137,7 @@ async fn fan_out(children: usize) -> Result<Fanout, String> {
         .build()
         .map_err(|error| error.to_string())?;
     let mut events = host.subscribe();
-    let last_settled = tokio::spawn(async move {
+    let last_settled = host.core().runtime.spawn(async move {
         let mut last: Option<Instant> = None;
         let mut settled = 0;
         while let Some(event) = events.recv().await {
