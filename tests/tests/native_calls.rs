@@ -7,7 +7,7 @@ use native_host::{provider::Provider, session::event::SessionEvent, session_file
 use serde_json::{Value, json};
 use tests::native::{Bench, call, messages_of, probe, results_of, run_in, steps, until, within};
 
-/// ABI-6, 01-T2 in this host (part of 01-T2): a panic in each place fails one call, and the next works.
+/// ABI-6, part of 01-T2: a panic in each place fails one call, and the next works.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_in_each_place_fails_one_call() {
     let bench = Bench::new();
@@ -72,7 +72,8 @@ async fn an_abort_reaches_a_tool_that_runs() {
     assert!(within(root.wait_idle(prompted.run)).await.unwrap().aborted);
 }
 
-/// ABI-2, ABI-8: dropping a request's future ends the host's work, and a detached scope answers nothing.
+/// ABI-2, ABI-8, 01-T4 with the tests of `abi_calls.rs`: dropping a request's future ends the host's work, and a
+/// detached scope answers nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_leaves_the_host() {
     let bench = Bench::new();
@@ -186,7 +187,7 @@ async fn events_come_in_their_order() {
     assert_eq!(payload(13), json!({ "aborted": false }));
 }
 
-/// ABI-12: deltas only while they are switched on, and only for the extension that did so.
+/// ABI-12, part of 01-T13: deltas only while they are switched on, and only for the extension that did so.
 #[tokio::test(flavor = "multi_thread")]
 async fn deltas_come_only_while_switched_on() {
     let bench = Bench::new();
@@ -213,7 +214,7 @@ async fn deltas_come_only_while_switched_on() {
     assert_eq!(progress, 1);
 }
 
-/// ABI-51: the usage of nested calls is in the session's totals once.
+/// ABI-51, part of 01-T13: the usage of nested calls is in the session's totals once.
 #[tokio::test(flavor = "multi_thread")]
 async fn nested_usage_counts_once() {
     let bench = Bench::new();
@@ -237,7 +238,7 @@ async fn nested_usage_counts_once() {
     assert!(!text.contains("structuredContent"));
 }
 
-/// ABI-44: a line goes to the named stream in print mode, and never into the protocol in json mode.
+/// ABI-44, part of 01-T13: a line goes to the named stream in print mode, and never into the protocol in json mode.
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_go_where_the_mode_says() {
     for (mode, out, err) in

@@ -123,7 +123,7 @@ async fn other_extensions_that_do_not_load_are_reported() {
     assert_eq!(listed[0]["entry"], json!(library("probe_ext")));
 }
 
-/// ABI-41, the session files of 01-T10.
+/// ABI-41, part of 01-T10: the session files.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_opens_exactly_its_session_file() {
     let bench = Bench::new();
@@ -363,4 +363,31 @@ async fn an_aborted_tool_leaves_a_whole_transcript() {
     assert_eq!(last.stop_reason, StopReason::Aborted);
     run_in(&child, &call("probe_whoami", json!({}))).await;
     assert_eq!(results_of(&child).await.len(), 3, "the session goes on");
+}
+
+/// A session that is about to end begins no run any more; a message that would wake it is kept in its file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ends_begins_no_run() {
+    let bench = Bench::new();
+    let (child, id) = bench.child("kid", json!({})).await;
+    probe(&child, "probe_gate", json!({ "gate": "session_shutdown", "hold": true })).await;
+    let disposing = tokio::runtime::Handle::current().spawn({
+        let root = std::sync::Arc::clone(bench.host.root());
+        async move { probe(&root, "probe_request", json!({ "op": "child.dispose", "input": { "child": id } })).await }
+    });
+    let asked = || async { probe(&child, "probe_asked", json!({})).await };
+    let begun = legion_ext::clock::instant();
+    while !asked().await.as_array().unwrap().iter().any(|asked| asked["gate"] == "session_shutdown") {
+        assert!(begun.elapsed() < tests::native::BOUND);
+        tokio::task::yield_now().await;
+    }
+    let error = within(child.prompt("hi".into(), "extension", None)).await.unwrap_err();
+    assert!(error.message.contains("about to end"), "{error}");
+    let message = json!({ "customType": "probe.ok", "content": "late", "display": true, "triggerTurn": true });
+    let sent = probe(&child, "probe_request", json!({ "op": "session.send_message", "input": message })).await;
+    assert_eq!(sent["answer"]["disposition"], "appended");
+    probe(&child, "probe_gate", json!({ "gate": "session_shutdown", "release": true })).await;
+    within(disposing).await.unwrap();
+    assert_eq!(bench.model.requests().len(), 0);
+    assert!(std::fs::read_to_string(bench.path("kid.jsonl")).unwrap().contains("\"late\""));
 }

@@ -1,7 +1,7 @@
 //! The program `legion run`: exit codes, output, and the end by a signal (HOST-5, CLI-1, CLI-4).
 
 use std::{
-    io::Read as _,
+    io::{BufRead as _, Read as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::Duration,
@@ -255,6 +255,97 @@ fn a_gate_that_never_answers_is_cut_off() {
     assert_eq!(code, Some(130), "{err}");
     assert!(took > Duration::from_secs(6) && took < Duration::from_secs(15), "{took:?}");
     sleepers.into_iter().for_each(gone);
+}
+
+/// ABI-54, 01-T11 with the tests of `native_gates.rs`: a signal ends a held settling, and no aborted run is asked.
+#[test]
+fn a_signal_ends_a_held_settling() {
+    let home = Home::new();
+    let probe = library("probe_ext");
+    let script = json!({ "rules": [{ "turns": [
+        { "calls": [{ "tool": "probe_gate", "arguments": { "gate": "agent_before_settle", "hold": true } }] },
+        { "text": "the answer", },
+    ] }] });
+    std::fs::write(home.path("s.json"), script.to_string()).unwrap();
+    let script = home.path("s.json");
+    let args =
+        ["run", "--json", "--no-legion", "-e", probe.to_str().unwrap(), "--script", script.to_str().unwrap(), "go"];
+    let mut child = home.legion(&args).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    // The model loop has ended: the gate is being asked.
+    while !line.starts_with("{\"type\":\"agent_end\"") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "the output ended");
+    }
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(rest.trim(), "{\"type\":\"agent_settled\",\"aborted\":true}");
+}
+
+/// What `/proc` says of a process: resident memory in KiB, and threads.
+fn weight(pid: u32) -> (u64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let number = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("the key is there");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    };
+    (number("VmRSS:"), number("Threads:"))
+}
+
+/// Memory and threads of a program with `n` children that all wait for their model.
+fn with_children(n: u64) -> (u64, u64) {
+    let home = Home::new();
+    let request =
+        |op: &str, input: Value| json!({ "tool": "probe_request", "arguments": { "op": op, "input": input } });
+    let spec = |n: u64| {
+        json!({
+            "agentId": format!("root/kid-{n}"), "name": format!("kid-{n}"), "cwd": home.project(),
+            "sessionFile": home.path(&format!("kid-{n}.jsonl")), "extensions": [library("probe_ext")],
+            "extensionScope": { "role": "kid" },
+        })
+    };
+    // Scopes are numbered in the order of creation, the root's is 1.
+    let script = json!({ "rules": [
+        { "match": { "role": "kid", "request": 1 }, "turns": [
+            { "calls": [{ "tool": "bash", "arguments": { "command": "echo $PI_SESSION_ID >> seen" } }] },
+        ], "repeat": "all" },
+        { "match": { "role": "kid" }, "turns": [{ "text": "done", "untilFile": "go" }] },
+        { "match": { "role": "root" }, "turns": [
+            { "calls": (0..n).map(|n| request("child.create", spec(n))).collect::<Vec<_>>() },
+            { "calls": (0..n).map(|n| request("child.prompt", json!({ "child": format!("c{}", n + 2), "text": "go" }))).collect::<Vec<_>>() },
+            { "text": "all done", "untilFile": "go" },
+        ] },
+    ] });
+    std::fs::write(home.path("s.json"), script.to_string()).expect("the script can be written");
+    let (probe, script) = (library("probe_ext"), home.path("s.json"));
+    let paths = [&probe, &script].map(|path| path.to_str().expect("a plain path"));
+    let child = home.legion(&["run", "--no-legion", "-e", paths[0], "--script", paths[1], "go"]).spawn();
+    let child = child.expect("the program starts");
+    let begun = legion_ext::clock::instant();
+    let answered = |n: u64| {
+        let transcript = std::fs::read_to_string(home.path(&format!("kid-{n}.jsonl"))).unwrap_or_default();
+        transcript.contains("\"role\":\"toolResult\"")
+    };
+    while !(0..n).all(answered) {
+        assert!(begun.elapsed() < BOUND, "not every child came to its second request");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let weight = weight(child.id());
+    std::fs::write(home.project().join("go"), "").expect("a file can be written");
+    let (code, out, err, _) = wait(child);
+    assert_eq!((code, out.as_str()), (Some(0), "all done\n"), "{err}");
+    weight
+}
+
+/// NAT-8, 11-T15: a hundred children that used a tool need no thread each, and at most 40 MB more than one.
+#[test]
+fn a_hundred_children_fit() {
+    let ((one, few), (hundred, many)) = (with_children(1), with_children(100));
+    assert!(hundred.saturating_sub(one) <= 40 * 1024, "{one} KiB with one child, {hundred} KiB with a hundred");
+    assert!(many.saturating_sub(few) <= 16, "{few} threads with one child, {many} with a hundred");
 }
 
 /// The end of a run leaves nothing behind, also a server that a command put into the background.

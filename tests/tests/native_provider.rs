@@ -146,8 +146,7 @@ async fn a_missing_key_is_told_before_acceptance() {
     assert_eq!((child.shared.live().runs, bench.model.requests().len()), (0, 0));
 }
 
-/// NAT-8, PERF-4 without its figures, 11-T15 but its memory (part of 11-T15): a hundred children, and no thread
-/// for any of them.
+/// NAT-8, part of 11-T15: a hundred children that use a tool, and no thread for any of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_children_need_no_thread_each() {
     let bench = Bench::new();
@@ -225,6 +224,54 @@ async fn a_session_can_be_compacted() {
     let events = probe(root, "probe_events", json!({})).await;
     assert!(events.as_array().unwrap().iter().any(|event| event["name"] == "session_compacted"));
     assert_eq!(bench.run("and on").await.text.as_deref(), Some("you said: and on"));
+}
+
+/// NAT-7: at the edge of the window the older part makes room before the next request, and the run goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_window_makes_room_by_itself() {
+    let settings = json!({ "compaction": { "reserveTokens": 99_950, "keepRecentTokens": 100 } });
+    let bench = Bench::with(|builder| {
+        let agent = tempfile::tempdir().expect("a directory can be made").keep();
+        std::fs::write(agent.join("settings.json"), settings.to_string()).expect("settings can be written");
+        builder.agent_dir(agent)
+    });
+    // Each answer tells 110 tokens: more than the 50 that the settings leave of the window.
+    bench.run(&"long ago ".repeat(100)).await;
+    let outcome = bench.run("now").await;
+    assert_eq!(outcome.text.as_deref(), Some("you said: now"));
+    let messages = messages_of(bench.host.root()).await;
+    assert!(matches!(&messages[0], Message::CompactionSummary(_)), "{messages:?}");
+    assert_eq!(messages.len(), 3);
+    let events = probe(bench.host.root(), "probe_events", json!({})).await;
+    let names: Vec<_> = events.as_array().unwrap().iter().filter_map(|event| event["name"].as_str()).collect();
+    let compacted = names.iter().position(|name| *name == "session_compacted").unwrap();
+    assert_eq!(names.last(), Some(&"agent_settled"), "the run's last event: {names:?}");
+    assert!(names[compacted..].contains(&"turn_end"), "in the middle of the run");
+}
+
+/// NAT-7: queues are emptied as the settings say.
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_are_emptied_as_the_settings_say() {
+    for (mode, requests) in [("one-at-a-time", 4), ("all", 2)] {
+        let bench = Bench::with(|builder| {
+            let agent = tempfile::tempdir().expect("a directory can be made").keep();
+            let settings = json!({ "followUpMode": mode }).to_string();
+            std::fs::write(agent.join("settings.json"), settings).expect("settings can be written");
+            builder.agent_dir(agent)
+        });
+        let root = bench.host.root();
+        let hold = json!({ "gate": "tool_call", "hold": true });
+        probe(root, "probe_gate", hold).await;
+        let task = steps(json!([{ "calls": [["probe_whoami", {}]] }]));
+        let prompted = within(root.prompt(task, "extension", None)).await.unwrap();
+        for text in ["~a", "~b", "~c"] {
+            within(root.follow_up(text.into())).await.unwrap();
+        }
+        bench.host.run_prompt("/probe release tool_call").await.unwrap();
+        within(root.wait_idle(prompted.run)).await.unwrap();
+        // The answer with the call, the one after it, and those for the follow-ups.
+        assert_eq!(bench.model.requests().len() - 1, requests, "{mode}");
+    }
 }
 
 /// Several hosts in one process: each library is started once, and every scope reaches its own host.

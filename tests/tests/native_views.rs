@@ -30,7 +30,7 @@ fn tool(name: &str, params: Value, details: Value) -> RenderTool {
     }
 }
 
-/// ABI-34, ABI-42, 01-T12: each query kind arrives, an erring renderer falls back to the plain text, and only
+/// ABI-34, ABI-42, part of 01-T12: each query kind arrives, an erring renderer falls back to the plain text, and only
 /// views get a height.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_query_kind_arrives_and_falls_back() {

@@ -17,6 +17,10 @@ pub struct Settings {
     pub default_project_trust: DefaultTrust,
     pub compaction: Compaction,
     pub retry: Retry,
+    /// Whether all waiting steering messages go into one model request, or one each.
+    pub steer_all_at_once: bool,
+    /// The same for follow-up messages.
+    pub follow_up_all_at_once: bool,
 }
 
 /// What to do about a project that nobody decided on.
@@ -78,6 +82,8 @@ impl Default for Settings {
             default_project_trust: DefaultTrust::default(),
             compaction: Compaction { enabled: true, reserve_tokens: 16_384, keep_recent_tokens: 20_000 },
             retry: Retry { enabled: true, max_retries: 3, base_delay_ms: 2_000 },
+            steer_all_at_once: false,
+            follow_up_all_at_once: false,
         }
     }
 }
@@ -108,6 +114,13 @@ impl Layer<'_> {
         self.set("retry.enabled", "true or false", Value::as_bool, &mut to.retry.enabled);
         self.set("retry.maxRetries", "a whole number", Value::as_u64, &mut to.retry.max_retries);
         self.set("retry.baseDelayMs", "a whole number", Value::as_u64, &mut to.retry.base_delay_ms);
+        let all = |value: &Value| match value.as_str()? {
+            "all" => Some(true),
+            "one-at-a-time" => Some(false),
+            _ => None,
+        };
+        self.set("steeringMode", "all or one-at-a-time", all, &mut to.steer_all_at_once);
+        self.set("followUpMode", "all or one-at-a-time", all, &mut to.follow_up_all_at_once);
     }
 
     fn apply_trust(&mut self, to: &mut Settings) {

@@ -208,6 +208,7 @@ impl HostBuilder {
         });
         let Loaded { value: settings, warnings } = Settings::load(&agent_dir, project_trusted.then_some(cwd.as_path()));
         let policy = context::policy(&settings);
+        let compaction = context::compaction(&settings);
         let models = self.models()?;
         let default_model = default_model(&models, &settings, self.model.as_deref(), self.thinking)?;
         let file = self.open_file(&agent_dir, &cwd)?;
@@ -216,6 +217,7 @@ impl HostBuilder {
             beside: self.env.executable.parent().unwrap_or(Path::new("")).to_owned(),
             lib_dir: self.lib_dir.or(self.env.lib_dir.clone()),
             policy: Policy { retry: self.retry.unwrap_or(policy.retry), ..policy },
+            compaction,
             cwd: cwd.clone(),
             agent_dir,
             mode,

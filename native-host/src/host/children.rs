@@ -70,7 +70,7 @@ pub fn create(core: &Arc<Core>, owner: &Session, spec: ChildSpec) -> Result<Chil
 pub fn dispose<'a>(core: &'a Core, session: &'a Session, reason: &'a str) -> BoxFuture<'a, ()> {
     Box::pin(async move {
         let name = &session.shared.identity.name;
-        session.abort(true);
+        session.end_runs();
         if tokio::time::timeout(IDLE_BOUND, session.wait_idle(None)).await.is_err() {
             tracing::warn!(name, "a disposed child did not become idle");
         }

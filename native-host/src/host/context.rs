@@ -7,10 +7,12 @@ use host_abi::ops::{ChildSpec, Stream};
 
 use super::core::Core;
 use crate::context_files::{
-    ContextFile, Loaded, Settings, Skill, default_skill_places, load_context_files, load_prompt_files, load_skills,
+    Compaction, ContextFile, Loaded, Settings, Skill, default_skill_places, load_context_files, load_prompt_files,
+    load_skills,
 };
+use crate::session::compaction::CompactionPolicy;
 use crate::session::prompt::PromptSource;
-use crate::session::run_state::{Policy, RetryPolicy};
+use crate::session::run_state::{Policy, QueueMode, RetryPolicy};
 
 /// The prompt of a first session.
 pub fn of_root(core: &Core, cwd: &Path, system: Option<String>) -> PromptSource {
@@ -42,7 +44,14 @@ pub fn policy(settings: &Settings) -> Policy {
     let retry = settings.retry;
     let max = if retry.enabled { u32::try_from(retry.max_retries).unwrap_or(u32::MAX) } else { 0 };
     let retry = RetryPolicy { max, base_delay_ms: retry.base_delay_ms, ..RetryPolicy::default() };
-    Policy { retry, ..Policy::default() }
+    let mode = |all| if all { QueueMode::All } else { QueueMode::OneAtATime };
+    Policy { retry, steering: mode(settings.steer_all_at_once), follow_up: mode(settings.follow_up_all_at_once) }
+}
+
+/// When sessions compact themselves, by the settings.
+pub fn compaction(settings: &Settings) -> CompactionPolicy {
+    let Compaction { enabled, reserve_tokens, keep_recent_tokens } = settings.compaction;
+    CompactionPolicy { automatic: enabled, reserve_tokens, keep_tokens: keep_recent_tokens }
 }
 
 fn prompt_files(core: &Core, cwd: &Path) -> (Option<String>, Option<String>) {

@@ -16,6 +16,7 @@ use crate::extensions::{Library, scopes};
 use crate::ops;
 use crate::provider::{ModelRegistry, ResolvedModel};
 use crate::session::Session;
+use crate::session::compaction::CompactionPolicy;
 use crate::session::event::Bus;
 use crate::session::run_state::Policy;
 use crate::tools::HostEnv;
@@ -47,6 +48,7 @@ pub struct Config {
     pub mode: Mode,
     pub project_trusted: bool,
     pub policy: Policy,
+    pub compaction: CompactionPolicy,
     pub legion: LibraryAt,
     pub guard: LibraryAt,
     /// Where the two libraries are looked for: `PI_LEGION_LIB_DIR`, then beside the program.
@@ -215,12 +217,17 @@ impl Core {
         }
     }
 
-    /// Asks every session's `session_shutdown` gates, for at most `bound`, and takes all sessions down.
+    /// Ends every session's run, asks its `session_shutdown` gates, both for at most `bound`, and takes all
+    /// sessions down.
     pub async fn shut_down(&self, reason: &str, bound: Duration) {
         let sessions = self.sessions();
-        let asked = join_all(sessions.iter().map(|session| session.ask_shutdown(reason)));
-        if tokio::time::timeout(bound, asked).await.is_err() {
-            tracing::warn!("session_shutdown was not answered within {} s", bound.as_secs());
+        let ended = join_all(sessions.iter().map(async |session| {
+            session.end_runs();
+            // One that is gone meanwhile is idle.
+            let (_, _) = tokio::join!(session.ask_shutdown(reason), session.wait_idle(None));
+        }));
+        if tokio::time::timeout(bound, ended).await.is_err() {
+            tracing::warn!("not every session came to its end within {} s", bound.as_secs());
         }
         join_all(sessions.iter().map(|session| self.close(session))).await;
     }

@@ -133,7 +133,6 @@ impl Host {
     /// The end by a signal (HOST-5): runs are ended, every session's extensions are awaited for at most
     /// `bound`, and all sessions are taken down.
     pub async fn interrupt(&self, reason: &str, bound: Duration) {
-        self.core.sessions().iter().for_each(|session| session.abort(false));
         self.core.shut_down(reason, bound).await;
     }
 }

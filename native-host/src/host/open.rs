@@ -101,6 +101,7 @@ pub fn open(core: &Arc<Core>, spec: OpenSpec) -> Result<Opened, AbiError> {
         tools,
         prompt: spec.prompt,
         policy: core.config.policy,
+        compaction: core.config.compaction,
         models: core.models.clone(),
         env: Arc::clone(&core.env),
     };

@@ -1,6 +1,8 @@
 //! The task of a session: takes commands, performs the steps that [`RunState`] decides, and carries at most
 //! one piece of work at a time.
 
+mod compact;
+
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -18,7 +20,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::command::{Ack, Command, TextTo};
-use super::compaction::{self, Summary};
+use super::compaction::{CompactionPolicy, Summary};
+use super::convert::{custom, disposition, messages_from, queue_of, result_message};
 use super::event::Teller;
 use super::gates::{Gates, InputVerdict, Opening};
 use super::model_call::{self, Answer};
@@ -30,10 +33,7 @@ use super::tool_batch::{Batch, Finished};
 use super::toolset::ToolSet;
 use super::{LastAnswer, Parts};
 use crate::provider::{ModelRef, ModelRegistry, ModelRequest, Provider, RequestSession};
-use crate::session_file::{
-    AssistantMessage, Block, Content, CustomMessage, EntryBody, Extra, Message, SessionFile, StopReason,
-    ToolResultMessage,
-};
+use crate::session_file::{AssistantMessage, EntryBody, Message, SessionFile, StopReason, ToolResultMessage};
 use crate::tools::HostEnv;
 
 pub(super) struct Actor {
@@ -54,11 +54,16 @@ pub(super) struct Actor {
     work: Option<BoxFuture<'static, Done>>,
     /// Ends the work of the present run.
     cancel: CancellationToken,
+    /// No run begins any more.
+    ending: bool,
     waiters: Vec<Waiter>,
     /// Runs that the host itself could not bring to their end.
     broken: HashMap<u64, AbiError>,
     failure: Option<AbiError>,
+    compaction: CompactionPolicy,
     compacting: Option<Ack<Result<(), AbiError>>>,
+    /// Whether a summary is written in the middle of a run, whose model request waits for it.
+    making_room: bool,
     /// The answer and the results of the present turn.
     answer: Option<AssistantMessage>,
     results: Vec<ToolResultMessage>,
@@ -98,7 +103,7 @@ impl Actor {
         gates: Gates,
         parts: Parts,
     ) -> Actor {
-        let Parts { file, tools, prompt, policy, models, env } = parts;
+        let Parts { file, tools, prompt, policy, compaction, models, env } = parts;
         Actor {
             inbox,
             shared,
@@ -114,10 +119,13 @@ impl Actor {
             intake: FuturesOrdered::new(),
             work: None,
             cancel: CancellationToken::new(),
+            ending: false,
             waiters: Vec::new(),
             broken: HashMap::new(),
             failure: None,
+            compaction,
             compacting: None,
+            making_room: false,
             answer: None,
             results: Vec::new(),
             loop_from: 0,
@@ -181,6 +189,13 @@ impl Actor {
                 }
                 self.sync();
             }
+            Command::EndRuns => {
+                self.ending = true;
+                if self.state.abort(false) {
+                    self.cancel.cancel();
+                }
+                self.sync();
+            }
             Command::WaitIdle { run, ack } => self.wait_idle(run, ack),
             Command::Compact { ack } => self.compact(ack),
             Command::Entries { query, ack } => answer(Some(ack), self.entries(&query)),
@@ -237,6 +252,8 @@ impl Actor {
     fn send(&mut self, send: ops::SendMessage) -> Result<Sent, AbiError> {
         let queue = queue_of(send.deliver_as.unwrap_or(DeliverAs::Steer));
         let wake = match send.trigger_turn {
+            // Kept for whoever resumes the session.
+            Some(true) if self.ending => Wake::Never,
             Some(true) => Wake::Yes,
             Some(false) => Wake::Never,
             None => Wake::No,
@@ -254,6 +271,9 @@ impl Actor {
 
     /// Whether a run can begin: the reasons here are told before acceptance (PI-8).
     fn ready_to_start(&self) -> Result<(), AbiError> {
+        if self.ending {
+            return Err(AbiError::host("the session is about to end; it begins no run any more"));
+        }
         if self.compacting.is_some() {
             return Err(compaction_in_progress());
         }
@@ -354,7 +374,7 @@ impl Actor {
         }
         let work = match work {
             Step::AskBeforeStart => self.open_run(),
-            Step::AskModel => self.ask_model(),
+            Step::AskModel => self.make_room().unwrap_or_else(|| self.ask_model()),
             Step::RunTools => self.run_tools(),
             Step::Wait(delay_ms) => {
                 let cancel = self.cancel.clone();
@@ -537,60 +557,6 @@ impl Actor {
         }
     }
 
-    fn compact(&mut self, ack: Ack<Result<(), AbiError>>) {
-        if self.compacting.is_some() {
-            return answer(Some(ack), Err(compaction_in_progress()));
-        }
-        self.compacting = Some(ack);
-        if self.state.abort(false) {
-            self.cancel.cancel();
-        } else {
-            self.summarize();
-        }
-    }
-
-    fn summarize(&mut self) {
-        let live = self.shared.live().clone();
-        let model = live.model.model_ref();
-        let identity = &self.shared.identity;
-        self.cancel = CancellationToken::new();
-        let plan = compaction::plan(&self.file.branch(), live.context_tokens);
-        let request = ModelRequest {
-            model: model.clone(),
-            thinking: live.thinking,
-            system_prompt: compaction::SYSTEM_PROMPT.to_owned(),
-            messages: Vec::new(),
-            tools: Vec::new(),
-            session: RequestSession {
-                id: identity.session_id.clone(),
-                role: identity.role.clone(),
-                name: identity.name.clone(),
-                cwd: identity.cwd.to_string_lossy().into_owned(),
-            },
-            cancel: self.cancel.clone(),
-        };
-        let provider = self.provider(&model);
-        self.set_work(Box::pin(async move { Done::Summarized(compaction::summarize(plan, provider, request).await) }));
-    }
-
-    fn summarized(&mut self, summary: Result<Summary, String>) {
-        let written = summary.and_then(|summary| {
-            let usage = summary.usage.clone();
-            self.file.append(summary.into_entry()).map_err(|error| error.to_string())?;
-            self.shared.live().usage.add(&usage);
-            self.shared.live().context_tokens = None;
-            Ok(())
-        });
-        if written.is_ok() {
-            self.teller.compacted();
-        }
-        answer(self.compacting.take(), written.map_err(AbiError::host));
-        for waiter in self.waiters.extract_if(.., |waiter| waiter.run.is_none()).collect::<Vec<_>>() {
-            let run = self.state.run();
-            answer(Some(waiter.ack), Ok(Idle { aborted: self.state.ended(run).unwrap_or(false) }));
-        }
-    }
-
     fn error_text(&self) -> Option<&str> {
         self.answer.as_ref().and_then(|answer| answer.error_message.as_deref())
     }
@@ -634,67 +600,4 @@ fn answer<T>(ack: Option<Ack<T>>, value: T) {
 
 fn compaction_in_progress() -> AbiError {
     AbiError::host("the session is being compacted; try again when that is done")
-}
-
-fn queue_of(deliver: DeliverAs) -> Queue {
-    match deliver {
-        DeliverAs::Steer => Queue::Steer,
-        DeliverAs::FollowUp => Queue::FollowUp,
-        DeliverAs::NextTurn => Queue::NextTurn,
-    }
-}
-
-fn disposition(route: Route) -> Disposition {
-    match route {
-        Route::Started => Disposition::Started,
-        Route::Queued => Disposition::Queued,
-        Route::Appended => Disposition::Appended,
-    }
-}
-
-fn custom(message: abi::CustomMessage) -> Message {
-    let abi::CustomMessage { custom_type, content, display, details } = message;
-    let content = Content::Text(content);
-    Message::Custom(CustomMessage {
-        custom_type,
-        content,
-        display,
-        details,
-        timestamp: clock::now_ms(),
-        extra: Extra::new(),
-    })
-}
-
-fn result_message(finished: Finished) -> ToolResultMessage {
-    let Finished { call, output } = finished;
-    let content = if output.content.is_empty() { vec![Block::text("(no output)")] } else { output.content };
-    ToolResultMessage {
-        tool_call_id: call.id,
-        tool_name: call.name,
-        content,
-        details: output.details,
-        usage: output.usage,
-        is_error: output.is_error,
-        timestamp: clock::now_ms(),
-        extra: Extra::new(),
-    }
-}
-
-fn messages_from(file: &SessionFile, from: usize) -> Vec<Message> {
-    let entries = file.entries().iter().skip(from);
-    entries
-        .filter_map(|entry| match &entry.body {
-            EntryBody::Message { message } => Some(message.clone()),
-            EntryBody::CustomMessage { custom_type, content, display, details } => {
-                Some(Message::Custom(CustomMessage {
-                    custom_type: custom_type.clone(),
-                    content: content.clone(),
-                    display: *display,
-                    details: details.clone(),
-                    ..CustomMessage::default()
-                }))
-            }
-            _ => None,
-        })
-        .collect()
 }

@@ -33,6 +33,8 @@ pub enum Command {
     Abort {
         drop_queue: bool,
     },
+    /// Ends the run and begins no other.
+    EndRuns,
     WaitIdle {
         run: Option<u64>,
         ack: Ack<Result<Idle, AbiError>>,

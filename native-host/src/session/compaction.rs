@@ -5,8 +5,16 @@ use std::sync::Arc;
 use crate::provider::{ModelRequest, Provider};
 use crate::session_file::{Block, Compaction, Entry, EntryBody, Message, Usage, context_of};
 
-/// Tokens of the newest messages that stay as they are.
-const KEEP_TOKENS: u64 = 20_000;
+/// When a session compacts itself, and what it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompactionPolicy {
+    /// Whether it does so at the edge of the model's window.
+    pub automatic: bool,
+    /// Tokens of the window that stay free for the answer.
+    pub reserve_tokens: u64,
+    /// Tokens of the newest messages that stay as they are.
+    pub keep_tokens: u64,
+}
 
 /// Longest excerpt of one tool result in the text to summarize, in characters.
 const RESULT_CHARS: usize = 2_000;
@@ -35,14 +43,27 @@ pub struct Summary {
     pub usage: Usage,
 }
 
-/// The plan for a branch; an error when there is nothing to leave out.
-pub fn plan(branch: &[&Entry], context_tokens: Option<u64>) -> Result<Plan, String> {
+impl Default for CompactionPolicy {
+    fn default() -> Self {
+        Self { automatic: true, reserve_tokens: 16_384, keep_tokens: 20_000 }
+    }
+}
+
+impl CompactionPolicy {
+    /// Whether a context of `tokens` leaves too little of the `window` for an answer.
+    pub fn due(&self, tokens: u64, window: u64) -> bool {
+        self.automatic && tokens > window.saturating_sub(self.reserve_tokens)
+    }
+}
+
+/// The plan for a branch; none when there is nothing to leave out.
+pub fn plan(branch: &[&Entry], context_tokens: Option<u64>, keep_tokens: u64) -> Option<Plan> {
     let start = branch.iter().rposition(|entry| matches!(entry.body, EntryBody::Compaction(_))).map_or(0, |at| at + 1);
     let mut tokens = 0;
     let mut cut = None;
     for (at, entry) in branch.iter().enumerate().skip(start).rev() {
         tokens += estimate(entry);
-        if tokens > KEEP_TOKENS {
+        if tokens > keep_tokens {
             break;
         }
         // A kept part begins with a text for the model, never with the result of a call that is left out.
@@ -50,24 +71,18 @@ pub fn plan(branch: &[&Entry], context_tokens: Option<u64>) -> Result<Plan, Stri
             cut = Some(at);
         }
     }
-    let nothing = || "nothing to compact: the session is too small".to_owned();
-    let cut = cut.filter(|cut| *cut > start).ok_or_else(nothing)?;
+    let cut = cut.filter(|cut| *cut > start)?;
     let older = context_of(&branch[..cut]).messages;
     if older.is_empty() {
-        return Err(nothing());
+        return None;
     }
     let conversation = older.iter().map(as_text).collect::<Vec<_>>().join("\n\n");
     let tokens_before = context_tokens.unwrap_or_else(|| branch.iter().map(|entry| estimate(entry)).sum());
-    Ok(Plan { conversation, first_kept: branch[cut].id.clone(), tokens_before })
+    Some(Plan { conversation, first_kept: branch[cut].id.clone(), tokens_before })
 }
 
 /// Has the model write the summary. `request` is complete but for its messages.
-pub async fn summarize(
-    plan: Result<Plan, String>,
-    provider: Arc<dyn Provider>,
-    mut request: ModelRequest,
-) -> Result<Summary, String> {
-    let plan = plan?;
+pub async fn summarize(plan: Plan, provider: Arc<dyn Provider>, mut request: ModelRequest) -> Result<Summary, String> {
     let text = format!("<conversation>\n{}\n</conversation>\n\n{REQUEST}", plan.conversation);
     request.messages = vec![Message::user(text, 0)];
     let answer = provider.stream(request, &mut |_| {}).await.map_err(|error| error.to_string())?;
@@ -144,18 +159,27 @@ mod tests {
     fn the_newest_messages_are_kept_from_a_text_for_the_model_on() {
         let entries: Vec<Entry> = (0..6).map(|number| user(number, 30_000)).collect();
         let branch: Vec<&Entry> = entries.iter().collect();
-        let plan = plan(&branch, Some(7)).unwrap();
+        let plan = plan(&branch, Some(7), 20_000).unwrap();
         // 7,500 tokens each: two fit into what is kept.
         assert_eq!((plan.first_kept.as_str(), plan.tokens_before), ("e4", 7));
         assert_eq!(plan.conversation.matches("[user]").count(), 4);
     }
 
     #[test]
+    fn a_compaction_is_due_when_the_reserve_is_touched() {
+        let policy = CompactionPolicy { automatic: true, reserve_tokens: 100, keep_tokens: 10 };
+        for (tokens, window, due) in [(900, 1_000, false), (901, 1_000, true), (1, 50, true), (0, 50, false)] {
+            assert_eq!(policy.due(tokens, window), due, "{tokens} of {window}");
+        }
+        assert!(!CompactionPolicy { automatic: false, ..policy }.due(u64::MAX, 1_000));
+    }
+
+    #[test]
     fn a_small_session_has_nothing_to_leave_out() {
         let entries = [user(0, 10), user(1, 10)];
         let branch: Vec<&Entry> = entries.iter().collect();
-        assert!(plan(&branch, None).unwrap_err().contains("too small"));
-        assert!(plan(&[], None).is_err());
+        assert_eq!(plan(&branch, None, 20_000), None);
+        assert_eq!(plan(&[], None, 20_000), None);
     }
 
     #[test]
@@ -165,7 +189,7 @@ mod tests {
         let mut entries = vec![user(0, 100_000), entry(1, EntryBody::Compaction(compaction))];
         entries.extend((2..6).map(|number| user(number, 30_000)));
         let branch: Vec<&Entry> = entries.iter().collect();
-        let plan = plan(&branch, None).unwrap();
+        let plan = plan(&branch, None, 20_000).unwrap();
         assert_eq!(plan.first_kept, "e4");
         assert!(plan.conversation.starts_with("[summary of what came before]\nold"));
     }

@@ -10,6 +10,7 @@
 //! The inbox is unbounded: posts must not block (ABI-2), each is bounded by ABI-11, and every other sender
 //! waits for its acknowledgement. Nothing here knows of children, hosts or operations.
 
+pub mod compaction;
 pub mod event;
 pub mod gates;
 pub mod prompt;
@@ -19,7 +20,7 @@ pub mod toolset;
 
 mod actor;
 mod command;
-mod compaction;
+mod convert;
 mod model_call;
 mod request;
 mod tool_batch;
@@ -33,6 +34,7 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use self::actor::Actor;
 use self::command::{Ack, Command, TextTo};
+use self::compaction::CompactionPolicy;
 use self::event::Teller;
 use self::gates::Gates;
 use self::prompt::PromptSource;
@@ -64,6 +66,7 @@ pub struct Parts {
     pub tools: ToolSet,
     pub prompt: PromptSource,
     pub policy: Policy,
+    pub compaction: CompactionPolicy,
     pub models: ModelRegistry,
     pub env: Arc<HostEnv>,
 }
@@ -143,6 +146,11 @@ impl Session {
     pub fn abort(&self, drop_queue: bool) {
         // A session that is gone has no run.
         let _ = self.inbox.send(Command::Abort { drop_queue });
+    }
+
+    /// Ends the run, if there is one, and begins no other: the session is about to be closed.
+    pub fn end_runs(&self) {
+        let _ = self.inbox.send(Command::EndRuns);
     }
 
     /// Answers when `run` has ended; without one, when the session is idle.
