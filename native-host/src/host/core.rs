@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::session::compaction::CompactionPolicy;
 use crate::session::event::Bus;
 use crate::session::run_state::Policy;
-use crate::tools::HostEnv;
+use crate::tools::{self, HostEnv, Tool};
 
 /// How long the end of a session's task may take before its extensions are detached all the same.
 const CLOSE_BOUND: Duration = Duration::from_secs(1);
@@ -34,6 +34,8 @@ pub struct Core {
     pub bus: Arc<Bus>,
     pub runtime: tokio::runtime::Handle,
     pub requests: Requests,
+    /// The built-in tools, which all sessions share.
+    pub builtin: Vec<Arc<dyn Tool>>,
     legion: OnceLock<Result<Library, String>>,
     guard: OnceLock<Result<Library, String>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
@@ -92,6 +94,7 @@ impl Core {
             bus: Arc::default(),
             runtime,
             requests: Requests::default(),
+            builtin: tools::builtin_tools(),
             legion: OnceLock::new(),
             guard: OnceLock::new(),
             sessions: Mutex::default(),

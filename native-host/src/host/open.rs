@@ -19,7 +19,7 @@ use crate::session::shared::{Identity, Live};
 use crate::session::toolset::{Offered, ToolChoice, ToolSet};
 use crate::session::{Parts, Session};
 use crate::session_file::{Context, EntryBody, SessionFile};
-use crate::tools::{self, Tool};
+use crate::tools::Tool;
 
 /// The session to bring up.
 pub struct OpenSpec {
@@ -93,7 +93,7 @@ pub fn open(core: &Arc<Core>, spec: OpenSpec) -> Result<Opened, AbiError> {
             return Err(error);
         }
     };
-    let tools = ToolSet::new(tools::builtin_tools(), offered(&session, &extensions), &spec.choice);
+    let tools = ToolSet::new(core.builtin.clone(), offered(&session, &extensions), &spec.choice);
     session.shared.live().tools = tools.active().to_vec();
     let teller = Arc::new(Teller::new(Arc::clone(&session.shared), extensions, Arc::clone(&core.bus)));
     let parts = Parts {
