@@ -51,6 +51,11 @@ impl Orchestrator {
         .collect()
     }
 
+    /// Nodes of children that are alive or on their way: those that a heartbeat is for (LED-57).
+    pub fn held_nodes(&self) -> Vec<String> {
+        self.kids.all().into_iter().filter(|kid| kid.is_up()).map(|kid| kid.node_id.clone()).collect()
+    }
+
     /// Children whose end the session may wait for: launching, working, or after an interim turn.
     pub fn active(&self) -> Vec<Active> {
         let active = self.kids.all().into_iter().filter(|kid| kid.is_active());

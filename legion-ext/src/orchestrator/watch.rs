@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// How often a child after an interim turn is looked at again; its own activity wakes the watch at once.
-const INTERIM_LOOK: Duration = Duration::from_secs(1);
+const INTERIM_LOOK: Duration = Duration::from_secs(2);
 /// How long the host's own retry of a lost connection is waited for, and how often it is looked at (ORC-85).
 const TRANSIENT_WAIT: Duration = Duration::from_secs(30);
 const TRANSIENT_LOOK: Duration = Duration::from_millis(250);
