@@ -136,7 +136,7 @@ impl Actor {
     /// Until the session is closed. Commands come before the end of work, so that what was sent during a
     /// step is there when the next one is decided.
     pub async fn run(mut self) {
-        let closed = loop {
+        let closed = 'open: loop {
             let done = tokio::select! {
                 biased;
                 command = self.inbox.recv() => match command {
@@ -154,6 +154,13 @@ impl Actor {
                 done = poll_work(&mut self.work) => done,
             };
             self.work = None;
+            // Work may send and end in one go, as a gate does that answers at once: what it sent was sent before.
+            while let Ok(command) = self.inbox.try_recv() {
+                match command {
+                    Command::Close { ack } => break 'open ack,
+                    command => self.command(command),
+                }
+            }
             self.done(done);
         };
         // What is dropped here ends: requests, tools with their process groups, calls into extensions.
