@@ -1,59 +1,20 @@
 //! Random payloads and names, in both directions: an answer or an error, never a panic.
 
 use host_abi::{
-    AbiError,
     calls::{kinds, queries},
     codes, events, gates, ops,
 };
-use proptest::{collection::vec, prelude::*};
-use serde_json::{Value, json};
-use tests::mini_host::{MiniHost, MiniSession};
+use proptest::prelude::*;
+use serde_json::json;
+use tests::{
+    mini_host::{MiniHost, MiniSession},
+    native::{Bench, call},
+};
 use tokio::runtime::Runtime;
 
-fn value() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        any::<String>().prop_map(Value::from),
-    ];
-    leaf.prop_recursive(6, 48, 6, |inner| {
-        prop_oneof![
-            vec(inner.clone(), 0..6).prop_map(Value::from),
-            vec((member(), inner), 0..6).prop_map(|members| Value::Object(members.into_iter().collect())),
-        ]
-    })
-}
+mod random;
 
-/// Names of members that payloads really have, so that values of wrong types reach them.
-fn member() -> impl Strategy<Value = String> {
-    const KNOWN: &[&str] =
-        &["op", "input", "raw", "scope", "gate", "hold", "where", "n", "text", "params", "ctx", "id", "width", "title"];
-    prop_oneof![3 => proptest::sample::select(KNOWN).prop_map(str::to_owned), 1 => any::<String>()]
-}
-
-/// JSON of any shape, JSON that was cut off or nested beyond reason, and no JSON at all.
-fn payload() -> impl Strategy<Value = String> {
-    prop_oneof![
-        4 => value().prop_map(|value| value.to_string()),
-        1 => (value(), any::<proptest::sample::Index>()).prop_map(|(value, at)| {
-            let text = value.to_string();
-            text[..text.floor_char_boundary(at.index(text.len() + 1))].to_owned()
-        }),
-        1 => (0..20_000_usize).prop_map(|depth| "[".repeat(depth)),
-        1 => any::<String>(),
-    ]
-}
-
-fn name(known: &'static [&'static str]) -> impl Strategy<Value = String> {
-    prop_oneof![2 => proptest::sample::select(known).prop_map(str::to_owned), 1 => any::<String>()]
-}
-
-fn no_panic(error: &AbiError) -> Result<(), TestCaseError> {
-    prop_assert_ne!(&error.code, codes::PANIC, "{:?}", error);
-    Ok(())
-}
+use random::{name, no_panic, payload, value};
 
 fn run(test: impl Fn(&Runtime, &MiniSession) -> Result<(), TestCaseError>) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime starts");
@@ -136,4 +97,73 @@ proptest! {
             Ok(())
         })?;
     }
+
+    /// Part of 01-T8, into the two libraries that every child has: as a root and as a child, with an identity and without.
+    #[test]
+    fn our_extensions_bear_any_call(
+        library in proptest::sample::select(&["legion_ext", "child_guard"][..]),
+        kind in name(&[kinds::TOOL, kinds::COMMAND, kinds::GATE]),
+        tool in name(&["subagent", "vexillatio", "legion_mail", "legion_tree", "bash"]),
+        gate in name(gates::names::ALL),
+        query in name(queries::ALL),
+        event in name(events::names::ALL),
+        raw in payload(),
+        params in value(),
+        child in any::<bool>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime starts");
+        let project = tempfile::tempdir().expect("a directory");
+        let session = MiniHost::shared()
+            .session_with(library, |spec| {
+                spec.cwd = project.path().display().to_string();
+                spec.extension_scope = child.then(|| scope(project.path()));
+            })
+            .expect("attaches");
+        let called = if kind == kinds::GATE { &gate } else { &tool };
+        for (kind, json) in [(kind.as_str(), raw.clone()), (kinds::TOOL, session.tool_json(1, params.clone()))] {
+            // Held gates and waiting tools end with the call.
+            let call = session.invoke(session.next_call(), kind, called, json);
+            session.extension.cancel(call.number);
+            if let (_, Err(error)) = runtime.block_on(call.end()) {
+                no_panic(&error)?;
+            }
+        }
+        if let Err(error) = session.extension.query_json(session.scope, &query, raw.clone()) {
+            no_panic(&error)?;
+        }
+        session.extension.notify_json(session.scope, &event, raw.clone());
+        if let Err(error) = session.extension.attach_json(u64::MAX, raw) {
+            no_panic(&error)?;
+        }
+        session.extension.detach(u64::MAX);
+        session.detach();
+    }
+}
+
+/// The scope of a child that may not nest, over a ledger that is not there.
+fn scope(project: &std::path::Path) -> serde_json::Value {
+    let run = project.join("run");
+    json!({
+        "schema": "legion.scope/1", "name": "w", "role": "worker", "nodeId": "root/w", "dbPath": run.join("legion.db"),
+        "sessionFile": run.join("w.jsonl"), "runDir": run, "rootRunDir": run, "parentPath": ["root"], "depth": 1,
+        "spawnMode": "inprocess", "budget": { "allowNested": false },
+    })
+}
+
+/// 01-T8, into the real host, with the three tests above.
+#[test]
+fn the_native_host_bears_any_operation() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("starts");
+    let bench = runtime.block_on(async { Bench::new() });
+    // Operations that wait for what nobody does, or end the session that asks.
+    const WAITING: &[&str] = &["child.wait_idle", "session.compact", "session.abort"];
+    let quick: &'static [&'static str] =
+        ops::ALL.iter().copied().filter(|op| !WAITING.contains(op)).collect::<Vec<_>>().leak();
+    proptest!(ProptestConfig { cases: 200, ..ProptestConfig::default() }, |(op in name(quick), input in value())| {
+        if let Err(error) = runtime.block_on(bench.request(&op, input)) {
+            prop_assert_ne!(&error["code"], codes::PANIC, "{}", error);
+        }
+    });
+    let alive = runtime.block_on(bench.run(&call("probe_echo", json!({ "text": "alive" }))));
+    assert!(alive.error.is_none(), "{:?}", alive.error);
 }
