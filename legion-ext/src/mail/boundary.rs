@@ -79,7 +79,7 @@ impl Mailroom {
 
     /// The notice that is due, counted as told: the answer of the gate carries it.
     async fn owed_now(&self) -> Option<CustomMessage> {
-        let _telling = self.telling.lock().await;
+        let _telling = self.tell().await;
         let notice = match outbox::owed(&*self.tree, self.blocks) {
             Ok(notice) => notice?,
             Err(error) => {

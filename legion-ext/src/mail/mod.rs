@@ -89,6 +89,8 @@ struct Run {
     active: bool,
     /// By tool call: what its result showed, recorded when the host took the result (LED-80).
     reads: HashMap<String, Vec<ReadMark>>,
+    /// Shown by results that the host took, not recorded yet.
+    seen: Vec<ReadMark>,
     /// By tool call: mail that its result carried (MAIL-33).
     mail: HashMap<String, Vec<i64>>,
     /// Waiting budgets that were told already (MODE-3).
@@ -163,8 +165,10 @@ impl Mailroom {
         postman.clone()
     }
 
-    /// One last look at the mail before the session goes: what its transcript shows is confirmed (MAIL-23).
+    /// One last look at the mail before the session goes: what its transcript shows is confirmed (MAIL-23), and what its
+    /// model has read is recorded.
     pub async fn last_round(self: &Arc<Self>) {
+        drop(self.tell().await);
         if let Some(postman) = self.join() {
             postman.tick(&[Arc::clone(self)], true, clock::now_ms()).await;
         }
@@ -249,8 +253,9 @@ impl Mailroom {
                 // The mail stays ACCEPTED; the postman finds it in the transcript.
                 drop(mail);
                 if let Some(reads) = reads {
+                    self.lock().seen.extend(reads);
                     let room = Arc::clone(self);
-                    self.act(async move { room.record_reads(reads).await });
+                    self.act(async move { drop(room.tell().await) });
                 }
             }
             Event::AgentSettled(settled) => {
@@ -297,14 +302,23 @@ impl Mailroom {
     }
 
     async fn flush(&self, wake: bool) {
-        let _telling = self.telling.lock().await;
+        let _telling = self.tell().await;
         if let Err(error) = outbox::flush(&*self.tree, &self.host, self.blocks, wake).await {
             self.host.log(LogLevel::Warn, &format!("legion: a completion notice stays due: {error}"));
         }
     }
 
+    /// Begins to tell: what the model has seen by now is recorded first, so that nobody looks at what is owed before.
+    async fn tell(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        let telling = self.telling.lock().await;
+        let seen = std::mem::take(&mut self.lock().seen);
+        if !seen.is_empty() {
+            self.record_reads(seen).await;
+        }
+        telling
+    }
+
     async fn record_reads(&self, reads: Vec<ReadMark>) {
-        let _telling = self.telling.lock().await;
         let Some(db) = self.tree.ledger() else { return };
         let consumer = self.tree.node_id();
         let now = clock::now_ms();

@@ -180,7 +180,9 @@ impl Postman {
                 state.orphans_not_before = now + PAUSE_MS;
             }
             state.last_tick = now;
-            let done = self.heartbeat(&children, root.is_some(), orphan_stale_ms, now).await;
+            let mut held: Vec<String> = members.iter().flat_map(|member| member.tree.held_nodes()).collect();
+            held.extend(root.map(|_| crate::context::ROOT_NODE.to_owned()));
+            let done = self.heartbeat(held, orphan_stale_ms, now).await;
             self.report(&mut state, members, "heartbeat", done);
             let done = self.confirm(&mut state, &children, root, now).await;
             self.report(&mut state, members, "mail confirmation", done);
@@ -216,17 +218,7 @@ impl Postman {
     }
 
     /// LED-57
-    async fn heartbeat(
-        &self,
-        children: &[(Arc<Mailroom>, LiveChild)],
-        root: bool,
-        stale: i64,
-        now: i64,
-    ) -> LResult<()> {
-        let mut ids: Vec<String> = children.iter().map(|(_, child)| child.node_id.clone()).collect();
-        if root {
-            ids.push(crate::context::ROOT_NODE.to_owned());
-        }
+    async fn heartbeat(&self, ids: Vec<String>, stale: i64, now: i64) -> LResult<()> {
         let names: Vec<&str> = ids.iter().map(String::as_str).collect();
         if !self.db.read(|conn| nodes::heartbeat_is_due(conn, &names, now, stale))? {
             return Ok(());

@@ -72,6 +72,9 @@ impl Tree for FakeTree {
     fn live_children(&self) -> Vec<LiveChild> {
         self.state.lock().expect("tests").children.clone()
     }
+    fn held_nodes(&self) -> Vec<String> {
+        self.state.lock().expect("tests").children.iter().map(|child| child.node_id.clone()).collect()
+    }
     async fn deliver(&self, name: &str, text: &str) -> Result<Disposition> {
         let mut state = self.state.lock().expect("tests");
         if let Some(Err(error)) = state.answers.first().cloned() {

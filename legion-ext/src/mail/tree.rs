@@ -32,6 +32,9 @@ pub trait Tree: Send + Sync {
     /// Direct children that their supervisor holds as alive.
     fn live_children(&self) -> Vec<LiveChild>;
 
+    /// Nodes whose heartbeat this session keeps: of its live children and of launches on their way (LED-57).
+    fn held_nodes(&self) -> Vec<String>;
+
     /// Gives a child a text after its pending work; an idle one begins a turn with it.
     async fn deliver(&self, name: &str, text: &str) -> Result<Disposition, SubagentError>;
 
@@ -65,6 +68,10 @@ impl Tree for Orchestrator {
 
     fn live_children(&self) -> Vec<LiveChild> {
         Self::live_children(self)
+    }
+
+    fn held_nodes(&self) -> Vec<String> {
+        Self::held_nodes(self)
     }
 
     async fn deliver(&self, name: &str, text: &str) -> Result<Disposition, SubagentError> {
