@@ -43,6 +43,17 @@ impl Env {
         HostEnv::new(self.vars.iter().cloned())
     }
 
+    /// How a shell finds this program: by its name where that is enough, else by its path.
+    pub fn command_name(&self) -> String {
+        let path = self.vars.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_os_str());
+        let dir = self.executable.parent();
+        let found = path.is_some_and(|path| env::split_paths(path).any(|entry| Some(entry.as_path()) == dir));
+        match self.executable.file_name().filter(|_| found) {
+            Some(name) => name.to_string_lossy().into_owned(),
+            None => self.executable.display().to_string(),
+        }
+    }
+
     /// The host's user directory: as the environment says, else `~/.pi/agent`.
     pub fn agent_dir(&self) -> PathBuf {
         let tools = self.for_tools();

@@ -19,8 +19,7 @@ pub fn gather(place: &Place, before: String) -> Result<Facts, PlaceError> {
         after,
         green,
         changes: place.changes()?,
-        answer: None,
-        error: None,
+        ..Facts::default()
     })
 }
 

@@ -82,6 +82,7 @@ pub async fn tour(
     let script = content::script(options.pace)?;
     let place = Place::make(options.dir.as_deref())?;
     let (before, _) = place.run_tests()?;
+    let program = env.command_name();
     let stage = Stage::new(options.look, Arc::clone(&console));
     stage.line(&format!("A small repository with faults ({before}): {}", place.repo.display()));
     stage.line(&format!("The task: {PROMPT}\n"));
@@ -109,8 +110,7 @@ pub async fn tour(
             // Its ledger is closed before this process reads the file on its own.
             drop(host);
             let mut facts = facts::gather(&place, before)?;
-            facts.answer = outcome.text;
-            facts.error = outcome.error;
+            (facts.program, facts.answer, facts.error) = (program, outcome.text, outcome.error);
             console.line(Stream::Out, &facts.text());
             if facts.succeeded() { Ending::Succeeded } else { Ending::Failed }
         }
@@ -120,8 +120,8 @@ pub async fn tour(
             // A second signal does not wait for anyone.
             let _ = signals.race(host.interrupt(signal.name(), SIGNAL_BOUND)).await;
             drop(host);
-            let facts =
-                Facts { dir: place.dir.clone(), repo: place.repo.clone(), run: facts::run(&place), ..Facts::default() };
+            let (dir, repo, run) = (place.dir.clone(), place.repo.clone(), facts::run(&place));
+            let facts = Facts { program, dir, repo, run, ..Facts::default() };
             console.line(Stream::Out, &facts.places().join("\n"));
             Ending::Interrupted(signal)
         }

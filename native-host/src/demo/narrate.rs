@@ -1,6 +1,6 @@
 //! From the sessions' events to what a person reads on the way. Pure but for what was shown already.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use legion_ext::core::display;
 use legion_ext::core::text::clean_line;
@@ -20,8 +20,8 @@ pub enum Beat {
     Line(Line),
     /// What a child is at now; the next one takes its place where there is room for one line a child.
     Activity { who: String, text: String },
-    /// The child's run is over.
-    Ended { who: String },
+    /// The child's run is over; what it said last.
+    Ended { who: String, text: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +66,8 @@ impl Kind {
 pub struct Narrator {
     /// Child and round of each result that was told.
     told: HashSet<(String, u64)>,
+    /// The first line of each child's latest answer.
+    answers: HashMap<String, String>,
 }
 
 impl Narrator {
@@ -75,10 +77,16 @@ impl Narrator {
         let line = |kind, text: &str| Beat::Line(Line { who: who.to_owned(), kind, text: short(text) });
         let activity = |text: String| Beat::Activity { who: who.to_owned(), text: short(&text) };
         match &*event.event {
-            SessionEvent::MessageEnd { message: Message::Assistant(answer) } if event.root => {
+            SessionEvent::MessageEnd { message: Message::Assistant(answer) } => {
                 let text = answer.text();
-                let first = text.trim().lines().next().unwrap_or_default();
-                if first.is_empty() { Vec::new() } else { vec![line(Kind::Says, first)] }
+                match text.trim().lines().next() {
+                    Some(first) if event.root => vec![line(Kind::Says, first)],
+                    Some(first) => {
+                        self.answers.insert(who.to_owned(), short(first));
+                        Vec::new()
+                    }
+                    None => Vec::new(),
+                }
             }
             SessionEvent::MessageEnd { message: Message::Custom(notice) } if event.root => {
                 self.results(notice.details.as_ref().map(|details| &details["children"]))
@@ -102,7 +110,10 @@ impl Narrator {
                 }
                 beats
             }
-            SessionEvent::AgentSettled { .. } if !event.root => vec![Beat::Ended { who: who.to_owned() }],
+            SessionEvent::AgentSettled { .. } if !event.root => {
+                let text = self.answers.remove(who).unwrap_or_default();
+                vec![Beat::Ended { who: who.to_owned(), text }]
+            }
             _ => Vec::new(),
         }
     }

@@ -12,6 +12,8 @@ const REASON_BYTES: usize = 120;
 /// Everything that the end tells.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
+    /// How the person calls this program.
+    pub program: String,
     pub dir: PathBuf,
     pub repo: PathBuf,
     /// Absent when no run was begun.
@@ -99,7 +101,7 @@ impl Facts {
         lines.extend([String::new(), totals_line(&run.totals), String::new(), "Next".to_owned(), String::new()]);
         let show = run.children.first().map(|child| format!("show {}", child.name));
         let commands = ["status", "tree", "mail"].into_iter().map(str::to_owned).chain(show);
-        lines.extend(commands.map(|command| format!("  legion {command} {dir}")));
+        lines.extend(commands.map(|command| format!("  {} {command} {dir}", self.program)));
         lines.push(format!("  rm -r {}", self.dir.display()));
         lines
     }

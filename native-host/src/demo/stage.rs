@@ -54,8 +54,8 @@ impl Stage {
             (Beat::Line(line), _) => self.line(&self.dressed(line)),
             (Beat::Activity { who, text }, None) => self.line(&row("·", who, text)),
             (Beat::Activity { who, text }, Some(live)) => live.bar(who).set_message(text.clone()),
-            (Beat::Ended { .. }, None) => {}
-            (Beat::Ended { who }, Some(live)) => live.bar(who).finish_with_message("ended"),
+            (Beat::Ended { who, text }, None) => self.line(&row("■", who, &format!("ended: {text}"))),
+            (Beat::Ended { who, text }, Some(live)) => live.bar(who).finish_with_message(format!("ended: {text}")),
         }
     }
 

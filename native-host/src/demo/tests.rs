@@ -7,6 +7,7 @@ use super::content::{self, HISTORY, Pace};
 use super::narrate::{Beat, Kind, Line, Narrator};
 use super::report::{ChildFacts, Facts, RunFacts};
 use super::{Place, PlaceError};
+use crate::env::Env;
 use crate::session::event::{HostEvent, SessionEvent};
 use crate::session_file::{AssistantMessage, Block, CustomMessage, Message, ToolCall};
 use crate::tools::ToolOutput;
@@ -57,6 +58,19 @@ fn a_place_that_is_taken_is_refused() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
+/// CLI-1: the commands at the end can be pasted.
+#[test]
+fn the_program_is_named_as_a_shell_finds_it() {
+    let env = |path: &str| Env {
+        vars: vec![("PATH".into(), path.into())],
+        executable: "/opt/bin/legion".into(),
+        ..Env::default()
+    };
+    assert_eq!(env("/usr/bin:/opt/bin").command_name(), "legion");
+    assert_eq!(env("/usr/bin").command_name(), "/opt/bin/legion");
+    assert_eq!(Env { vars: Vec::new(), ..env("") }.command_name(), "/opt/bin/legion");
+}
+
 fn event(name: &str, event: SessionEvent) -> HostEvent {
     HostEvent { scope: 1, agent_id: name.into(), name: name.into(), root: name == "root", event: Arc::new(event) }
 }
@@ -98,7 +112,10 @@ fn the_narrator_tells_calls_mails_faults_and_results_once() {
     let tests = call("bash", json!({ "command": "./run-tests.sh" }));
     let red = ToolOutput::error("ok - a: b\nnot ok - a: c: expected 1");
     assert_eq!(tell("a", end(tests, red)), line("a", Kind::Fault, "bash: not ok - a: c: expected 1"));
-    assert_eq!(tell("a", SessionEvent::AgentSettled { run: 1, aborted: false }), [Beat::Ended { who: "a".into() }]);
+    assert_eq!(
+        tell("a", SessionEvent::AgentSettled { run: 1, aborted: false }),
+        [Beat::Ended { who: "a".into(), text: "I send two.".into() }]
+    );
 
     let results = json!({ "results": [
         { "name": "a", "agent": "worker", "status": "success", "round": 1, "durationMs": 4_000, "verdict": { "ok": true } },
@@ -136,6 +153,7 @@ fn facts() -> Facts {
     };
     let usage = UsageRow { tokens_in: 3_000, tokens_out: 80, cost_usd: 0.0 };
     Facts {
+        program: "legion".to_owned(),
         dir: "/tour".into(),
         repo: "/tour/repo".into(),
         run: Some(RunFacts {
