@@ -52,9 +52,17 @@ impl Project {
     /// # Panics
     /// No directory can be made.
     pub fn new() -> Self {
+        Self::at("project")
+    }
+
+    /// The same in this directory of its home.
+    ///
+    /// # Panics
+    /// No directory can be made.
+    pub fn at(name: &str) -> Self {
         let world = World::new();
-        let dir = world.home().canonicalize().expect("the home is there").join("project");
-        std::fs::create_dir(&dir).expect("the home is new");
+        let dir = world.home().canonicalize().expect("the home is there").join(name);
+        std::fs::create_dir_all(&dir).expect("the home is new");
         let project = Self { world, dir };
         project.settings(json!({}));
         project
@@ -153,11 +161,14 @@ impl Project {
         Ledger { nodes, mails, events: list(ask("events")) }
     }
 
-    /// `legion run` of this task in this project, by this script, in print mode.
+    /// `legion run` of this task in this project, by this script, in print mode; trusted, unless `more` says otherwise.
     pub fn command(&self, task: &str, script: &str, more: &[&str]) -> std::process::Command {
         let script = self.script_file(script);
-        let mut command = self.world.command(["run", task, "--approve", "-p", "--script"]);
+        let mut command = self.world.command(["run", task, "-p", "--script"]);
         command.arg(script).args(more).current_dir(&self.dir);
+        if !more.contains(&"--no-approve") {
+            command.arg("--approve");
+        }
         command
     }
 
