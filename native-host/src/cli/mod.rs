@@ -46,7 +46,7 @@ pub fn main() -> u8 {
         Ok(env) => env,
         Err(error) => return fail(&format!("failed to read the environment: {error}")),
     };
-    match command {
+    let code = match command {
         Command::Run(args) => run::run(args, env),
         Command::Demo(args) => demo::run(args, env),
         Command::Status(args) => answer(look::status(&args, &env)),
@@ -56,6 +56,10 @@ pub fn main() -> u8 {
         Command::Events(args) => answer(records::events(&args, &env)),
         Command::Usage(args) => answer(records::usage(&args, &env)),
         Command::Completions(args) => answer(completions::completions(&args)),
+    };
+    match crate::console::StdConsole::output_failure() {
+        Some(error) if code == crate::modes::exit::OK => fail(&format!("failed to write to standard output: {error}")),
+        Some(_) | None => code,
     }
 }
 

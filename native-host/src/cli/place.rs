@@ -78,7 +78,17 @@ fn root_of(dir: &Path) -> Option<PathBuf> {
         root_run_dir: PathBuf,
         root_run_id: String,
     }
-    let record: Record = serde_json::from_slice(&fs::read(RunDir::at(dir).run_json()).ok()?).ok()?;
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Own {
+        run_id: String,
+    }
+    let json = fs::read(RunDir::at(dir).run_json()).ok()?;
+    let record: Record = serde_json::from_slice(&json).ok()?;
+    // A root run without its ledger is damaged; what its record names is another directory's run, were it moved or copied.
+    if serde_json::from_slice::<Own>(&json).is_ok_and(|own| own.run_id == record.lineage.root_run_id) {
+        return None;
+    }
     // Runs of one tree lie side by side, also where the project was moved.
     let beside = RunDir::at(dir).beside(&record.lineage.root_run_id);
     let beside = Some(beside.path().to_owned()).filter(|beside| has_ledger(beside));
@@ -153,5 +163,18 @@ mod tests {
             let error = find(Some(path), dir.path()).unwrap_err().to_string();
             assert!(error.starts_with("not a run directory: /"), "{error}");
         }
+    }
+
+    /// A copy that lost its ledger must not show the run it was copied from.
+    #[test]
+    fn a_root_run_without_its_ledger_is_no_other_run() {
+        let place = tempfile::tempdir().unwrap();
+        let original = run(place.path(), "r-root", 1);
+        let copy = place.path().join("copy");
+        std::fs::create_dir_all(&copy).unwrap();
+        let lineage = serde_json::json!({ "rootRunId": "r-root", "rootRunDir": original });
+        let record = serde_json::json!({ "runId": "r-root", "lineage": lineage });
+        std::fs::write(copy.join("run.json"), record.to_string()).unwrap();
+        assert!(root_of(&copy).is_none());
     }
 }

@@ -67,6 +67,10 @@ fn trust_is_decided_as_by_pi() {
     fs::create_dir(place.cwd.join(".pi")).unwrap();
     place.write(&place.home, ".agents/skills/mine/SKILL.md", "");
     assert!(place.trusted(None, Ask), "nothing to protect");
+    let cards = place.cwd.join(".pi/agents");
+    std::fs::create_dir_all(&cards).unwrap();
+    assert!(!place.trusted(None, Ask), "cards alone need trust");
+    std::fs::remove_dir_all(&cards).unwrap();
     place.write(&place.cwd, ".pi/settings.json", "{}");
     assert!(!place.trusted(None, Ask) && !place.trusted(None, Never) && place.trusted(None, Always));
     assert!(place.trusted(Some(true), Never) && !place.trusted(Some(false), Always));

@@ -5,9 +5,19 @@ use std::path::Path;
 
 use super::{DefaultTrust, PROJECT_DIR, read_text};
 
-/// What in a project directory needs trust; the bare directory does not.
-const PROTECTED: [&str; 8] =
-    ["settings.json", "mcp.json", "extensions", "skills", "prompts", "themes", "SYSTEM.md", "APPEND_SYSTEM.md"];
+/// What in a project directory needs trust; the bare directory does not. Role cards put prompts into children, so they
+/// are as much to be trusted as the project's own prompts.
+const PROTECTED: [&str; 9] = [
+    "settings.json",
+    "mcp.json",
+    "extensions",
+    "skills",
+    "prompts",
+    "themes",
+    "SYSTEM.md",
+    "APPEND_SYSTEM.md",
+    "agents",
+];
 
 /// What a decision depends on.
 #[derive(Debug, Clone, Copy)]

@@ -214,7 +214,11 @@ impl HostBuilder {
         let file = self.open_file(&agent_dir, &cwd)?;
         let mode = self.mode.unwrap_or(Mode::Print);
         let config = Config {
-            beside: self.env.executable.parent().unwrap_or(Path::new("")).to_owned(),
+            // A directory that was asked for is the only place: a typo must not load another build.
+            beside: match &self.lib_dir {
+                Some(asked) => asked.clone(),
+                None => self.env.executable.parent().unwrap_or(Path::new("")).to_owned(),
+            },
             lib_dir: self.lib_dir.or(self.env.lib_dir.clone()),
             policy: Policy { retry: self.retry.unwrap_or(policy.retry), ..policy },
             compaction,

@@ -35,7 +35,13 @@ pub async fn run(host: Host, prompt: &str, output: Output, console: Arc<dyn Cons
     let writer = (output == Output::Events).then(|| write_events(&host, Arc::clone(&console)));
     let ended = signals.race(host.run_prompt(prompt)).await;
     let mut code = match ended {
-        Err(signal) => interrupt(&host, signal, &mut signals).await,
+        Err(signal) => {
+            let session = host.root().shared.identity.session_file.clone();
+            let code = interrupt(&host, signal, &mut signals).await;
+            let kept = session.map(|file| format!("; the session so far is in {}", file.display())).unwrap_or_default();
+            console.line(Stream::Err, &format!("interrupted by {}{kept}", signal.name()));
+            code
+        }
         Ok(result) => match signals.race(host.finish()).await {
             Ok(drained) => tell(drained.map_or(result, Ok), output, console.as_ref()),
             // The answer is there already; only the drain was cut short.
