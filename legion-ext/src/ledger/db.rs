@@ -288,8 +288,7 @@ fn open_looker(path: &Path) -> rusqlite::Result<Connection> {
     match path.to_str().filter(|path| path.starts_with('/') && !Path::new(&wal).exists()) {
         Some(path) => {
             let escaped = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-            let flags =
-                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
         }
         None => open_reader(path),
