@@ -346,14 +346,14 @@ impl Live {
         within("the calls end", self.host.run_prompt(&prompt)).await.expect("the prompt is taken")
     }
 
-    /// Makes a call and ends the run while it blocks, once it has told its progress.
+    /// Makes a call, and acts while it blocks: once it has told its progress.
     ///
     /// # Panics
     /// The call does not block.
-    pub async fn interrupted(&self, tool: &str, arguments: Value) -> Reply {
+    pub async fn blocking(&self, tool: &str, arguments: Value, act: impl FnOnce()) -> (Reply, RunOutcome) {
         let mut events = self.host.subscribe();
         let scope = self.host.root().scope();
-        let interrupt = async {
+        let acts = async {
             let blocks = async {
                 while let Some(event) = events.recv().await {
                     if event.scope == scope && matches!(*event.event, SessionEvent::ToolUpdate { .. }) {
@@ -362,13 +362,22 @@ impl Live {
                 }
             };
             within("the call blocks", blocks).await;
-            self.host.root().abort(false);
+            act();
         };
         let calls = [(tool, arguments)];
-        let (outcome, ()) = tokio::join!(self.prompt(&calls), interrupt);
-        assert!(outcome.aborted, "{outcome:?}");
+        let (outcome, ()) = tokio::join!(self.prompt(&calls), acts);
         let results = results_of(self.host.root()).await;
-        Reply::of(results.last().expect("an aborted call has a result"))
+        (Reply::of(results.last().expect("the call has a result")), outcome)
+    }
+
+    /// Makes a call and ends the run while it blocks.
+    ///
+    /// # Panics
+    /// The call does not block.
+    pub async fn interrupted(&self, tool: &str, arguments: Value) -> Reply {
+        let (reply, outcome) = self.blocking(tool, arguments, || self.host.root().abort(false)).await;
+        assert!(outcome.aborted, "{outcome:?}");
+        reply
     }
 
     /// The root's messages.

@@ -114,6 +114,8 @@ otherwise: { text: 'otherwise: {{prompt}}' }
 ",
     );
     launch(&live, &["speaker", "left", "right"]).await;
+    // A lead that was there already would be of the squad.
+    until("the squad has mail", async || (project.ledger().mails.len() == 2).then_some(())).await;
     live.subagent(json!({ "agent": "lead", "name": "l", "task": "t" })).await.good();
     // All mail is in the sessions of its recipients before they may end.
     until("the mail is handed over", async || {

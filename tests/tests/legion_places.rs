@@ -20,7 +20,7 @@ rules:
           - { tool: bash, arguments: { command: pwd } }
           - { tool: legion_mail, arguments: { to: parent, subject: '到了', body: '在 {{cwd}}' } }
   - match: { role: scout }
-    turns: [{ text: 'It says {{result.read | /\\S+/}} in {{result.bash}}' }]
+    turns: [{ text: 'It says {{result.read | /\S+/}} in {{result.bash}}' }]
 ";
 
 /// F40, ORC-38: a deep directory with spaces and characters of many scripts is like any other.

@@ -347,19 +347,18 @@ rules:
     let tasks = json!([{ "name": "awaited", "task": "t" }, { "name": "announced", "task": "t" }]);
     live.subagent(json!({ "agent": "lead", "tasks": tasks })).await.good();
     let leads = ["awaited", "announced"];
-    for (step, request) in [("first", 3), ("second", 4)] {
-        for lead in leads {
-            // Its turn before has ended, and it is told of by nobody.
-            live.asked(lead, request - 1).await;
-            project.file(&format!("go-{step}-{lead}"), "");
-            live.asked(lead, request).await;
-            let below = live.subagent(json!({ "action": "status", "name": lead })).await;
-            let waits = below.good().contains(&format!("second-{lead} (kid) state="));
-            assert!(waits || step == "second", "the other one works on: {}", below.text);
-        }
+    for lead in leads {
+        // Its first turn has ended, and it is told of by nobody.
+        live.asked(lead, 2).await;
+        project.file(&format!("go-first-{lead}"), "");
+        live.asked(lead, 3).await;
+        let below = live.subagent(json!({ "action": "status", "name": lead })).await;
+        assert!(below.good().contains(&format!("second-{lead} (kid) state=running")), "it works on: {}", below.text);
     }
-    let reply = live.subagent(json!({ "action": "wait", "name": "awaited" })).await;
+    let wait = json!({ "action": "wait", "name": "awaited" });
+    let (reply, _) = live.blocking("subagent", wait, || drop(project.file("go-second-awaited", ""))).await;
     assert!(reply.good().starts_with("✓ awaited (lead) success") && reply.text.contains("\nAll of it, says awaited."));
+    project.file("go-second-announced", "");
     live.told("All of it, says announced.").await;
     live.idle().await;
     let told = spoken(&live.messages().await);

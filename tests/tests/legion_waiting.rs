@@ -124,9 +124,8 @@ async fn a_result_that_was_waited_for_is_not_announced() {
     project.card("kid", KID);
     let live = project.session(HELD);
     launch(&live, &["a", "b"]).await;
-    project.file("go-a", "");
-    project.file("go-b", "");
-    let reply = live.subagent(json!({ "action": "wait" })).await;
+    let release = || ["go-a", "go-b"].into_iter().for_each(|file| drop(project.file(file, "")));
+    let (reply, _) = live.blocking("subagent", json!({ "action": "wait" }), release).await;
     assert!(reply.good().contains("\na is done") && reply.text.contains("\nb is done"), "{}", reply.text);
     live.idle().await;
     let retired = live.subagent(json!({ "action": "retire", "name": "a" })).await;
