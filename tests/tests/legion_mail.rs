@@ -1,7 +1,7 @@
 //! Mail through the real tool: limits, recipients, delivery, and what becomes of mail to those who end (part 08).
 
 use serde_json::{Value, json};
-use tests::legion_world::{Live, Project, Reply, custom, results, until};
+use tests::legion_world::{Live, Project, Reply, custom, results, spoken, transcript, until};
 
 async fn launch(live: &Live, names: &[&str]) {
     let tasks: Vec<Value> = names.iter().map(|name| json!({ "name": name, "task": "t" })).collect();
@@ -147,7 +147,7 @@ otherwise: { text: 'otherwise: {{prompt}}' }
         assert!(pairs.contains(&pair), "{pair:?} in {pairs:?}");
     }
     for name in ["left", "right"] {
-        let spoken = tests::legion_world::spoken(&project.transcript(name));
+        let spoken = spoken(&project.transcript(name));
         assert_eq!(spoken.matches("Subject: news").count(), 1, "{name} got it once");
     }
     live.end().await;
@@ -215,4 +215,39 @@ async fn an_idle_root_is_woken_by_urgent_mail() {
     assert_eq!(custom(&request.messages, "legion-mail").len(), 2, "the note came along");
     live.subagent(json!({ "action": "stop", "all": true })).await.good();
     live.end().await;
+}
+
+/// MAIL-30, LINE-11, MODE-3, NTC-4: much mail at once comes in pieces, in order, all of it and each once.
+#[test]
+fn a_flood_of_mail_arrives_whole() {
+    let project = Project::new();
+    project.card("kid", "tools: read");
+    let session = project.world.home().join("session.jsonl");
+    let filler = "x".repeat(29_000);
+    let letter = |n: u32| {
+        let body = format!("letter {n} of {{{{name}}}}\n{filler}");
+        json!({ "calls": [{ "tool": "legion_mail", "arguments": { "to": "parent", "subject": "long", "body": body } }] })
+    };
+    let tasks: Vec<Value> = (0..4).map(|n| json!({ "name": format!("k{n}"), "task": "t" })).collect();
+    let launch = json!({ "calls": [{ "tool": "subagent", "arguments": { "agent": "kid", "tasks": tasks } }] });
+    let script = json!({ "rules": [
+        { "match": { "role": "root", "request": 1 }, "turns": [launch] },
+        { "match": { "role": "root" }, "repeat": "last", "turns": [{ "text": "Read." }] },
+        { "turns": [letter(1), letter(2), letter(3), { "text": "{{name}} is done" }] },
+    ] });
+    let ended = project.run("go", &script.to_string(), &["--session", session.to_str().unwrap()]);
+    assert_eq!((ended.code, ended.err.as_str(), ended.out.as_str()), (Some(0), "", "Read.\n"));
+    let messages = transcript(&session);
+    let last = messages.iter().rposition(|message| spoken(std::slice::from_ref(message)) == "Read.").unwrap();
+    let told = spoken(&messages[..last]);
+    for name in ["k0", "k1", "k2", "k3"] {
+        let at = [1, 2, 3].map(|n| {
+            let found: Vec<usize> = told.match_indices(&format!("letter {n} of {name}\n")).map(|(at, _)| at).collect();
+            assert_eq!(found.len(), 1, "letter {n} of {name}");
+            found[0]
+        });
+        assert!(at.is_sorted(), "{name}: {at:?}");
+        assert_eq!(told.matches(&format!("\n{name} is done")).count(), 1);
+    }
+    assert!(project.ledger().mails.iter().all(|mail| mail["state"] == "DELIVERED"));
 }

@@ -298,6 +298,56 @@ fn a_killed_session_is_taken_over() {
     }
 }
 
+/// ORC-172, ORC-178, F3, part of 03-T33: a lead whose turn had ended while its team worked has not succeeded, and nothing
+/// below it fills a slot.
+#[test]
+fn a_lead_that_died_with_its_team_has_failed() {
+    let project = Project::new();
+    project.card("kid", "tools: read");
+    project.card("lead", "tools: read\nallowNestedSubagents: true");
+    let session = project.world.home().join("session.jsonl");
+    let file = ["--session", session.to_str().unwrap()];
+    let script = r"
+rules:
+  - match: { role: root, request: 1 }
+    turns: [{ calls: [{ tool: subagent, arguments: { agent: lead, name: l, task: t } }] }]
+  - match: { role: root, prompt: '^again$' }
+    turns:
+      - calls: [{ tool: subagent, arguments: { action: collect, name: l } }]
+      - text: '{{last_result}}'
+  - match: { role: root }
+    turns: [{ untilFile: never, text: never }]
+  - match: { role: lead, request: 1 }
+    turns:
+      - calls:
+          - { tool: subagent, arguments: { agent: kid, tasks: [{ name: mute, task: t }, { name: quick, task: t }] } }
+  - match: { role: lead }
+    repeat: last
+    turns: [{ text: I wait for my team. }]
+  - match: { name: mute }
+    turns: [{ silence: {}, text: never }]
+  - match: { name: quick }
+    turns: [{ text: quick is done }]
+";
+    let mut running = project.start("go", script, &file);
+    until_state(&project, "quick", "settled");
+    until("the lead ended its turn", || {
+        let transcripts = project.runs().read_dir().into_iter().flatten().flatten();
+        transcripts
+            .filter_map(|run| std::fs::read_to_string(run.path().join("l.jsonl")).ok())
+            .any(|text| text.contains("I wait for"))
+    });
+    assert_eq!(end_by(&mut running, Signal::SIGKILL), None);
+
+    let ended = project.run("again", script, &file);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert!(ended.out.starts_with("■ l (lead) aborted ("), "{}", ended.out);
+    let ledger = project.ledger();
+    let states = ["l", "mute", "quick"].map(|name| ledger.state(name));
+    assert_eq!(states, ["failed", "failed", "settled"]);
+    assert_eq!(custom(&transcript(&session), "subagent-notify"), [""; 0]);
+}
+
 /// How far the files had come when the process died. The record of the run is written a little behind the ledger
 /// (ORC-148).
 #[derive(Debug, Clone, Copy)]

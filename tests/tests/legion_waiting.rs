@@ -377,3 +377,49 @@ rules:
     live.subagent(json!({ "action": "stop", "all": true })).await.good();
     live.end().await;
 }
+
+/// ORC-73, ORC-92, ORC-95, NTC-7: several calls on one child at once are safe.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_on_one_child_do_not_get_in_each_others_way() {
+    let project = Project::new();
+    project.card("kid", KID);
+    let live = project.session(HELD);
+    launch(&live, &["a", "b", "c"]).await;
+    let both =
+        |first: Value, second: Value| json!([{ "calls": [["subagent", first], ["subagent", second]] }]).to_string();
+    let run = async |prompt: String| {
+        let before = results(&live.messages().await).len();
+        let run = live.host.run_prompt(&prompt);
+        tests::legion_world::within("both calls end", run).await.expect("the prompt is taken");
+        results(&live.messages().await).split_off(before)
+    };
+    // Two that wait get the same, and it is not announced.
+    let calls = both(json!({ "action": "wait", "name": "a" }), json!({ "action": "collect", "name": "a" }));
+    project.file("go-a", "");
+    let replies = run(calls).await;
+    assert!(replies.iter().all(|reply| reply.good().contains("a is done")), "{replies:#?}");
+    // A stop wins over a wait, and two stops are one.
+    let replies = run(both(json!({ "action": "wait", "name": "b" }), json!({ "action": "stop", "name": "b" }))).await;
+    assert!(replies[0].text.starts_with("■ b (kid) aborted ("), "{replies:#?}");
+    assert_eq!(replies[1].good(), "Stopped b");
+    let replies = run(both(json!({ "action": "stop", "name": "c" }), json!({ "action": "retire", "name": "c" }))).await;
+    let texts: Vec<&str> = replies.iter().map(Reply::good).collect();
+    assert!(
+        ["Stopped c", "c is already retired"].contains(&texts[0])
+            && ["Retired c", "c is already retired"].contains(&texts[1]),
+        "{texts:?}"
+    );
+    let ledger = project.ledger();
+    assert_eq!(ledger.events_of("b"), ["node_launched", "node_retired"]);
+    assert_eq!(ledger.events_of("c"), ["node_launched", "node_retired"]);
+    // One of two launches of one name is refused.
+    let name = || json!({ "agent": "kid", "name": "twin", "task": "t" });
+    let replies = run(both(name(), name())).await;
+    let started = replies.iter().filter(|reply| !reply.is_error && reply.text.starts_with("▶ twin")).count();
+    let taken = replies.iter().filter(|reply| reply.text == "✗ twin: child is already alive: 'twin'").count();
+    assert_eq!((started, taken), (1, 1), "{replies:#?}");
+    live.subagent(json!({ "action": "stop", "all": true })).await.good();
+    live.idle().await;
+    assert!(live.notices().await.len() <= 1, "of a at most, which may have ended before its waits began");
+    live.end().await;
+}

@@ -77,8 +77,19 @@ impl Orchestrator {
             record_end(run, child, outcome, latest.round, latest.created_at);
             return Ok(());
         }
-        let Some(outcome) = ended.filter(|_| !recorded) else {
-            run.db.write_async(move |tx| orphans::converge_orphan(tx, &node_id, now, 0).map(drop)).await?;
+        let below = run.db.read(|conn| nodes::get_subtree(conn, &node_id, nodes::DEFAULT_SUBTREE_MAX_DEPTH))?;
+        let live = below.iter().map(|row| &row.node).filter(|node| node.id != node_id && node.status.is_live());
+        let below: Vec<String> = live.map(|node| node.id.clone()).collect();
+        // A turn that ended with work of its own under way was no end (ORC-178).
+        let interim = !below.is_empty() || !run.db.undelivered(&node_id)?.is_empty();
+        let Some(outcome) = ended.filter(|_| !recorded && !interim) else {
+            // Whoever it had sent died with it.
+            let gone = below.into_iter().chain([node_id]);
+            run.db
+                .write_async(move |tx| {
+                    gone.into_iter().try_for_each(|node| orphans::converge_orphan(tx, &node, now, 0).map(drop))
+                })
+                .await?;
             run.store.update_child(&child.name, |record| record.state = ChildState::Exited);
             return Ok(());
         };
