@@ -149,6 +149,44 @@ rules:
     }
 }
 
+/// MODE-3, MODE-4, ORC-167, part of 09-T17, part of 03-T25: a root whose model fails waits for its children all the same;
+/// their results may bring it back.
+#[test]
+fn a_root_that_fails_waits_for_its_children() {
+    let once = "{ role: root, prompt: '^go$' }";
+    let ever = "{ role: root, request: '2-' }";
+    for (fails, code, out, err) in
+        [(once, 0, "Heard in the end.\n", ""), (ever, 1, "", "HTTP 400: the root fell over\n")]
+    {
+        let project = Project::new();
+        project.card("kid", "tools: bash");
+        let session = project.world.home().join("session.jsonl");
+        let script = format!(
+            r"
+rules:
+  - match: {{ role: root, request: 1 }}
+    turns: [{{ calls: [{{ tool: subagent, arguments: {{ agent: kid, tasks: [{{ name: a, task: t }}, {{ name: b, task: t }}] }} }}] }}]
+  - match: {fails}
+    repeat: last
+    turns: [{{ text: never, error: {{ status: 400, body: the root fell over }} }}]
+  - match: {{ role: root }}
+    repeat: last
+    turns: [{{ text: Heard in the end. }}]
+  - match: {{ role: kid, request: 1 }}
+    turns: [{{ barrier: {{ name: kids, count: 2 }}, calls: [{{ tool: bash, arguments: {{ command: sleep 0.2 }} }}] }}]
+  - match: {{ role: kid }}
+    turns: [{{ text: '{{{{name}}}} is done' }}]
+"
+        );
+        let ended = project.run("go", &script, &["--session", session.to_str().unwrap()]);
+        assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (Some(code), out, err), "no child is cut off");
+        let told = custom(&transcript(&session), "subagent-notify").join("\n");
+        assert_eq!((told.matches("\na is done").count(), told.matches("\nb is done").count()), (1, 1), "{told}");
+        let ledger = project.ledger();
+        assert_eq!((ledger.state("a"), ledger.state("b")), ("settled", "settled"));
+    }
+}
+
 /// ORC-177, part of 03-T34: a session that launches nothing leaves nothing; one that did finds its run again.
 #[test]
 fn a_run_is_made_at_the_first_launch_and_found_again() {
