@@ -10,7 +10,7 @@ use host_abi::calls::kinds;
 use host_abi::events::names as events;
 use host_abi::gates::{CustomMessage, GateCall, ToolCall as ToolCallEvent, ToolCallAnswer, names as gates};
 use host_abi::info::{AttachSpec, ExtensionInfo, HostInfo};
-use host_abi::ops::{DeliverAs, Log, LogLevel, Post as _, Print, Request as _, SendMessage, Stream};
+use host_abi::ops::{AbortSession, DeliverAs, Log, LogLevel, Post as _, Print, Request as _, SendMessage, Stream};
 use host_abi::registration::Registrations;
 use host_abi::scope::Env;
 use host_abi::sdk::extension::{Extension, HostHandle, Invocation, Responder};
@@ -21,8 +21,8 @@ use crate::env::ProcessEnv;
 use crate::identity;
 use crate::messages;
 use crate::state::{
-    BASH, BashInput, GuardDecision, GuardIdentity, GuardState, Timeout, ToolCall, on_agent_settled, on_agent_start,
-    on_tool_call, on_turn_start,
+    BASH, BashInput, GuardDecision, GuardIdentity, GuardState, Timeout, ToolCall, TurnAction, on_agent_settled,
+    on_agent_start, on_tool_call, on_turn_start,
 };
 
 /// Type of the messages that warn a child of a limit (GUARD-99).
@@ -37,7 +37,7 @@ pub fn info() -> ExtensionInfo {
         name: "child-guard".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         abi: host_abi::VERSION.to_owned(),
-        ops: names(&[SendMessage::OP, Print::OP, Log::OP]),
+        ops: names(&[SendMessage::OP, AbortSession::OP, Print::OP, Log::OP]),
         events: names(&[EVENTS, &[gates::TOOL_CALL]].concat()),
     }
 }
@@ -187,9 +187,16 @@ impl Extension for ChildGuard {
             events::AGENT_START => on_agent_start(&mut state),
             events::AGENT_SETTLED => on_agent_settled(&mut state),
             events::TURN_START => {
-                let nudge = on_turn_start(&mut state, identity);
+                let action = on_turn_start(&mut state, identity);
                 drop(state);
-                self.nudge(scope, nudge);
+                match action {
+                    TurnAction::Go => {}
+                    TurnAction::Nudge(text) => self.nudge(scope, Some(text)),
+                    TurnAction::End(why) => {
+                        self.warn(scope, why);
+                        self.host.post_request(scope, &AbortSession {});
+                    }
+                }
             }
             _ => {}
         }

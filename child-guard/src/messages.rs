@@ -26,6 +26,14 @@ pub(crate) fn turn_soft(turn: u32, hard: u32) -> String {
     )
 }
 
+/// GUARD-102.
+pub(crate) fn runaway(turn: u32) -> String {
+    format!(
+        "child-guard: a child went on to turn {turn} of one round, far beyond its budget, with calls to tools that it \
+         does not have; its run was ended"
+    )
+}
+
 /// GUARD-93.
 pub(crate) fn turn_hard(turn: u32, hard: u32, tool: &str) -> String {
     format!(

@@ -105,16 +105,39 @@ pub fn on_tool_call(state: &mut GuardState, id: &GuardIdentity, call: &ToolCall<
     GuardDecision::Allow { timeout_s: tightened(budget.tool_timeout_ms, bash.timeout), nudge }
 }
 
-/// A model response begins; returns the message for the child's model that is due.
+/// What a turn that begins calls for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnAction {
+    Go,
+    /// A message for the child's model is due.
+    Nudge(String),
+    /// The round goes on far beyond its budget without a call that could be refused: end the run (GUARD-56).
+    End(String),
+}
+
+/// Turns that a round may have beyond twice its budget: room for texts that were queued.
+const RUNAWAY_ROOM: u32 = 8;
+
+/// A model response begins.
 #[must_use]
-pub fn on_turn_start(state: &mut GuardState, id: &GuardIdentity) -> Option<String> {
+pub fn on_turn_start(state: &mut GuardState, id: &GuardIdentity) -> TurnAction {
     state.turn = state.turn.saturating_add(1);
-    let hard = id.budget.max_turns?;
+    if runaway_turns(&id.budget).is_some_and(|most| state.turn > most) {
+        return TurnAction::End(messages::runaway(state.turn));
+    }
+    let Some(hard) = id.budget.max_turns else { return TurnAction::Go };
     if state.told_of_turns || id.budget.turn_soft != Some(state.turn) {
-        return None;
+        return TurnAction::Go;
     }
     state.told_of_turns = true;
-    Some(messages::turn_soft(state.turn, hard))
+    TurnAction::Nudge(messages::turn_soft(state.turn, hard))
+}
+
+/// Most turns of a round whose calls a host asks about: each turn beyond a budget has refused calls, which end the run,
+/// or none. A call that names no tool is never asked about, and a model that repeats it would go on for ever.
+fn runaway_turns(budget: &ChildBudget) -> Option<u32> {
+    let least = budget.max_turns.into_iter().chain(budget.max_tool_calls).min()?;
+    Some(least.saturating_mul(2).saturating_add(RUNAWAY_ROOM))
 }
 
 /// The agent starts to work: a new round, or a retry inside the current one.

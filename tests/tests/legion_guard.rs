@@ -269,3 +269,15 @@ async fn a_scout_is_refused_writing() {
     assert_eq!(live.console.lines(Stream::Err), [""; 0]);
     live.end().await;
 }
+
+/// GUARD-56: a child that calls a tool which it does not have, again and again, is not asked about, and ends all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_repeats_an_unknown_tool_ends() {
+    let project = Project::new();
+    project.card("kid", "tools: read\nturnBudget: { hard: 2 }");
+    let live = project.session("rules: [{ repeat: last, turns: [{ calls: [{ tool: nonesuch, arguments: {} }] }] }]");
+    let reply = launch(&live, "kid", "k").await;
+    assert!(reply.text.starts_with("■ k (kid) aborted"), "{}", reply.text);
+    assert!(live.model.of("k").len() <= 14, "{} requests", live.model.of("k").len());
+    live.end().await;
+}

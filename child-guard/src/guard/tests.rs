@@ -168,7 +168,7 @@ fn it_registers_its_gate_and_events_and_nothing_else() {
         json!({ "events": ["agent_start", "agent_settled", "turn_start"], "gates": ["tool_call"], "inputFor": ["bash"] })
     );
     let info = serde_json::to_value(info()).expect("JSON");
-    assert_eq!(info["ops"], json!(["session.send_message", "print", "log"]));
+    assert_eq!(info["ops"], json!(["session.send_message", "session.abort", "print", "log"]));
     assert_eq!(info["events"], json!(["agent_start", "agent_settled", "turn_start", "tool_call"]));
 }
 

@@ -77,11 +77,11 @@ fn the_turn_budget_warns_once_and_refuses_in_the_last_turn() {
     on_agent_start(&mut state);
     let soft = "[child-guard] turn 2 of 3 in this round. Finish and report; tool calls are refused from turn 3 on.";
     for (turn, nudge) in [(1, None), (2, Some(soft.to_owned()))] {
-        assert_eq!(on_turn_start(&mut state, &id), nudge, "turn {turn}");
+        assert_eq!(nudge_of(on_turn_start(&mut state, &id)), nudge, "turn {turn}");
         assert_eq!(on_tool_call(&mut state, &id, &call("read")), allow(None), "turn {turn}");
     }
     for turn in 3..=4 {
-        assert_eq!(on_turn_start(&mut state, &id), None);
+        assert_eq!(on_turn_start(&mut state, &id), TurnAction::Go);
         let reason = format!(
             "turn budget exhausted (turn {turn} of 3); 'read' was not run. Report what is done and what remains."
         );
@@ -95,9 +95,9 @@ fn with_both_budgets_spent_the_turns_are_named() {
     let id = budget(Some((1, None)), Some((2, None)));
     let mut state = GuardState::default();
     on_agent_start(&mut state);
-    assert_eq!(on_turn_start(&mut state, &id), None);
+    assert_eq!(on_turn_start(&mut state, &id), TurnAction::Go);
     assert_eq!(on_tool_call(&mut state, &id, &call("read")), allow(None));
-    assert_eq!(on_turn_start(&mut state, &id), None);
+    assert_eq!(on_turn_start(&mut state, &id), TurnAction::Go);
     let GuardDecision::Refuse { reason, .. } = on_tool_call(&mut state, &id, &call("read")) else { panic!("allowed") };
     assert!(reason.starts_with("turn budget exhausted (turn 2 of 2)"), "{reason}");
 }
@@ -109,7 +109,7 @@ fn a_round_is_what_lies_between_settled_and_settled() {
     let mut state = GuardState::default();
     let mut round = |restart: bool| {
         on_agent_start(&mut state);
-        let turn = on_turn_start(&mut state, &id).is_some();
+        let turn = matches!(on_turn_start(&mut state, &id), TurnAction::Nudge(_));
         let first = on_tool_call(&mut state, &id, &call("read"));
         if restart {
             on_agent_start(&mut state);
@@ -286,7 +286,7 @@ proptest! {
                 }
                 Step::Turn => {
                     turn += 1;
-                    nudges.0 += u32::from(on_turn_start(&mut state, &id).is_some());
+                    nudges.0 += u32::from(matches!(on_turn_start(&mut state, &id), TurnAction::Nudge(_)));
                 }
                 Step::Call(writes) => {
                     let spent = turns.is_some_and(|hard| turn >= hard) || hard.is_some_and(|hard| counted >= hard);
@@ -305,4 +305,26 @@ proptest! {
             prop_assert!(hard.is_none_or(|hard| counted <= hard));
         }
     }
+}
+
+fn nudge_of(action: TurnAction) -> Option<String> {
+    match action {
+        TurnAction::Nudge(text) => Some(text),
+        TurnAction::Go | TurnAction::End(_) => None,
+    }
+}
+
+/// GUARD-56: whichever budget is the smaller bounds the turns; without one there is no bound.
+#[test]
+fn calls_that_nobody_asks_about_do_not_go_on_for_ever() {
+    for (turns, calls, most) in [(Some(2), None, 12), (None, Some(1), 10), (Some(9), Some(3), 14)] {
+        let budget = ChildBudget { max_turns: turns, max_tool_calls: calls, ..ChildBudget::default() };
+        let id = GuardIdentity { budget, ..GuardIdentity::default() };
+        let mut state = GuardState::default();
+        on_agent_start(&mut state);
+        let ended = (1..=100).find(|_| matches!(on_turn_start(&mut state, &id), TurnAction::End(_)));
+        assert_eq!(ended, Some(most + 1));
+    }
+    let mut state = GuardState::default();
+    assert!((0..1000).all(|_| on_turn_start(&mut state, &GuardIdentity::default()) == TurnAction::Go));
 }

@@ -67,11 +67,10 @@ impl Look<'_> {
         };
         let record_state = record.map(|record| record.state.as_str());
         let ended = record_state.is_some_and(is_terminal_label) || row.is_some_and(|row| row.status.is_terminal());
-        let pid_alive = match in_memory {
-            Some(_) => None,
-            None if ended => None,
-            None => row.and_then(|row| row.run_id.as_deref()).and_then(|run| self.owner_alive(run)),
-        };
+        let run = row.and_then(|row| row.run_id.as_deref());
+        let owner_alive = if in_memory.is_some() { None } else { run.and_then(|run| self.owner_alive(run)) };
+        // What has ended is judged without its owner (LED-93), which is told all the same.
+        let pid_alive = owner_alive.filter(|_| !ended);
         let facts = LivenessFacts {
             in_memory,
             ledger: row.map(|row| LedgerFact::of(row.status, row.updated_at)),
@@ -81,7 +80,8 @@ impl Look<'_> {
             stale_ms: self.stale_ms,
         };
         let verdict = liveness(&facts);
-        Judged { liveness: verdict, state: state_label(verdict, &facts), owner: owner(&facts) }
+        let owner = if owner_alive == Some(false) { Owner::PidGone } else { owner(&facts) };
+        Judged { liveness: verdict, state: state_label(verdict, &facts), owner }
     }
 
     /// LED-91 for a node whose run another process owns: `Some(false)` once that process is gone.
