@@ -535,10 +535,10 @@ fn what_cannot_be_split_is_unparsable() {
     }
 }
 
-const RUN: &str = "/work/app/.pi-subagents/run-1";
+const RUN: &str = "/srv/app/.pi-subagents/run-1";
 
 fn ledger_hit(command: &str) -> Option<LedgerHit> {
-    classify_ledger(command, Path::new("/work/app"), Some(Path::new("/work/app/.pi-subagents/run-1/legion.db")))
+    classify_ledger(command, Path::new("/srv/app"), Some(Path::new("/srv/app/.pi-subagents/run-1/legion.db")))
 }
 
 /// GUARD-60, GUARD-62
@@ -571,15 +571,15 @@ fn the_ledgers_name_is_enough() {
 fn directories_that_hold_the_ledger_stay() {
     let table = [
         (format!("rm -rf {RUN}"), RUN),
-        (format!("rm -rf {RUN}/"), "/work/app/.pi-subagents/run-1/"),
-        (format!("ls; sudo rm -rf x {RUN}/../run-1"), "/work/app/.pi-subagents/run-1/../run-1"),
+        (format!("rm -rf {RUN}/"), "/srv/app/.pi-subagents/run-1/"),
+        (format!("ls; sudo rm -rf x {RUN}/../run-1"), "/srv/app/.pi-subagents/run-1/../run-1"),
         ("rm -rf .pi-subagents".to_owned(), ".pi-subagents"),
         ("rm -rf ./.pi-subagents/".to_owned(), "./.pi-subagents/"),
         ("rm -rf -- .pi-subagents".to_owned(), ".pi-subagents"),
         ("rm -rf .".to_owned(), "."),
         ("rm -rf /".to_owned(), "/"),
         ("rm -rf ../app".to_owned(), "../app"),
-        ("rm -rf /work/*".to_owned(), "/work/*"),
+        ("rm -rf /srv/*".to_owned(), "/srv/*"),
         ("rm -rf .*".to_owned(), ".*"),
         ("rm .pi-subagents/run-?/*".to_owned(), ".pi-subagents/run-?/*"),
         ("rm -rf .pi-subagents/run-[0-9]".to_owned(), ".pi-subagents/run-[0-9]"),
@@ -596,7 +596,7 @@ fn directories_that_hold_the_ledger_stay() {
     ];
     for (command, path) in table {
         assert_eq!(ledger_hit(&command), Some(LedgerHit::Holds(path.to_owned())), "{command}");
-        assert_eq!(classify_ledger(&command, Path::new("/work/app"), None), None, "{command}");
+        assert_eq!(classify_ledger(&command, Path::new("/srv/app"), None), None, "{command}");
     }
 }
 

@@ -122,7 +122,7 @@ struct Batch {
 
 fn ctx() -> Ctx {
     Ctx {
-        cwd: "/work".to_owned(),
+        cwd: "/srv".to_owned(),
         mode: Mode::Print,
         has_ui: false,
         session_id: "s".to_owned(),
@@ -136,7 +136,7 @@ fn attach_spec(scope: Option<Value>) -> AttachSpec {
     let extension_scope = scope.map(|more| {
         let mut scope = json!({
             "schema": "legion.scope/1", "name": "w", "role": "worker", "nodeId": "root/w",
-            "dbPath": "/work/.pi-subagents/run/legion.db", "sessionFile": "/w.jsonl", "runDir": "/r", "rootRunDir": "/r",
+            "dbPath": "/srv/.pi-subagents/run/legion.db", "sessionFile": "/w.jsonl", "runDir": "/r", "rootRunDir": "/r",
             "parentPath": ["root"], "depth": 1, "spawnMode": "inprocess",
         });
         scope.as_object_mut().expect("object").extend(more.as_object().expect("object").clone());
@@ -146,7 +146,7 @@ fn attach_spec(scope: Option<Value>) -> AttachSpec {
         agent_id: "a".to_owned(),
         session_id: "s".to_owned(),
         session_file: None,
-        cwd: "/work".to_owned(),
+        cwd: "/srv".to_owned(),
         mode: Mode::Print,
         has_ui: false,
         project_trusted: true,
@@ -376,21 +376,21 @@ fn no_child_touches_the_ledger_by_bash() {
             "cat \"legion\"'.db'",
             "cp $PI_LEGION_DB x",
             "ls *.db; cat LEGION.DB-WAL",
-            "python3 -c \"open('/work/x/legion.db')\"",
+            "python3 -c \"open('/srv/x/legion.db')\"",
         ] {
             let answer = stage.bash(1, command);
             let reason = answer["reason"].as_str().expect("a reason");
             assert!(blocked(&answer) && reason.starts_with("bash may not read or write legion.db."), "{answer}");
             assert!(answer.get("terminate").is_none());
         }
-        for path in ["/work/.pi-subagents/run", ".pi-subagents"] {
+        for path in ["/srv/.pi-subagents/run", ".pi-subagents"] {
             let answer = stage.bash(1, &format!("rm -rf {path}"));
             assert_eq!(
                 answer,
                 json!({ "block": true, "reason": format!("bash may not remove or move '{path}': it holds this run's legion.db.") })
             );
         }
-        let free = stage.bash(1, "rm -rf /work/.pi-subagents/run/worktrees/c1/target");
+        let free = stage.bash(1, "rm -rf /srv/.pi-subagents/run/worktrees/c1/target");
         assert_eq!(blocked(&free), role == "read-only", "{free}");
         assert!(free["reason"].as_str().is_none_or(|reason| reason.starts_with("read-only role")), "{free}");
     }
@@ -406,8 +406,8 @@ fn relative_paths_belong_to_the_working_directory_of_the_call() {
         let ctx = serde_json::to_value(Ctx { cwd: cwd.to_owned(), ..ctx() }).expect("JSON");
         stage.ask_json(1, &json!({ "event": event, "ctx": ctx })).expect("answered")
     };
-    assert!(blocked(&ask("/work/.pi-subagents")));
-    assert!(!blocked(&ask("/work")));
+    assert!(blocked(&ask("/srv/.pi-subagents")));
+    assert!(!blocked(&ask("/srv")));
     assert!(!blocked(&ask("")), "an empty one falls back to the session's");
 }
 

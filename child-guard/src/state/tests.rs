@@ -14,11 +14,11 @@ fn budget(calls: Option<(u32, Option<u32>)>, turns: Option<(u32, Option<u32>)>) 
 }
 
 fn call(tool: &str) -> ToolCall<'_> {
-    ToolCall { tool, bash: None, cwd: Path::new("/work") }
+    ToolCall { tool, bash: None, cwd: Path::new("/srv") }
 }
 
 fn bash(command: &str, timeout: Timeout) -> ToolCall<'_> {
-    ToolCall { tool: BASH, bash: Some(BashInput { command, timeout }), cwd: Path::new("/work") }
+    ToolCall { tool: BASH, bash: Some(BashInput { command, timeout }), cwd: Path::new("/srv") }
 }
 
 fn allow(nudge: Option<&str>) -> GuardDecision {
@@ -149,7 +149,7 @@ fn refused_commands_count_and_their_warning_is_not_lost() {
 fn refusals_of_commands_have_their_texts() {
     let mut id = GuardIdentity {
         acceptance_role: Some(AcceptanceRole::ReadOnly),
-        ledger: Some(PathBuf::from("/work/.pi-subagents/r/legion.db")),
+        ledger: Some(PathBuf::from("/srv/.pi-subagents/r/legion.db")),
         ..GuardIdentity::default()
     };
     let named = "bash may not read or write legion.db. Use legion_tree for the tree's state, or the grep tool to search \
@@ -209,7 +209,7 @@ fn an_unbalanced_quote_is_left_to_the_shell_of_a_writer() {
     {
         let id = GuardIdentity {
             acceptance_role: role,
-            ledger: Some(PathBuf::from("/work/legion.db")),
+            ledger: Some(PathBuf::from("/srv/legion.db")),
             ..GuardIdentity::default()
         };
         let decision = on_tool_call(&mut GuardState::default(), &id, &bash("echo 'a", Timeout::Absent));

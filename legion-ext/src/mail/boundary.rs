@@ -9,13 +9,10 @@ use host_abi::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{HOLD_POLL_MS, MAIL_TYPE, Mailroom, NOTICE_MARK, NOTIFY_TYPE, outbox};
+use super::{HOLD_POLL_MS, Mailroom, NOTICE_MARK, NOTIFY_TYPE, outbox, text::mail_message};
 use crate::{
     clock,
-    orchestrator::{
-        ports::Hold as _,
-        report::{MailText, Snapshot},
-    },
+    orchestrator::{ports::Hold as _, report::Snapshot},
 };
 
 /// Bytes of mail that one continued boundary carries; the rest comes with the next.
@@ -122,17 +119,4 @@ impl Mailroom {
 
 fn go_on(messages: Vec<CustomMessage>) -> AgentBeforeSettleAnswer {
     AgentBeforeSettleAnswer { messages, continue_run: true }
-}
-
-fn mail_message(mail: &MailText) -> CustomMessage {
-    CustomMessage {
-        custom_type: MAIL_TYPE.to_owned(),
-        content: mail.text.clone(),
-        display: true,
-        details: Some(json!({
-            "schema": "legion.notice/1",
-            "kind": "mail",
-            "mail": { "id": mail.id, "from": mail.from, "kind": mail.kind, "urgency": mail.urgency, "subject": mail.subject },
-        })),
-    }
 }

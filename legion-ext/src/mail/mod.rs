@@ -25,7 +25,8 @@ use host_abi::{events::Event, ops::LogLevel};
 use tokio::sync::Notify;
 
 pub use outbox::{NOTICE_MARK, NOTIFY_TYPE, NoticeBlocks};
-pub use postman::{HOLD_POLL_MS, MAIL_TYPE, POSTMAN_INTERVAL_MS, Postman, Postmen};
+pub use postman::{HOLD_POLL_MS, POSTMAN_INTERVAL_MS, Postman, Postmen};
+pub use text::MAIL_TYPE;
 
 use self::{
     text::{Draft, To},

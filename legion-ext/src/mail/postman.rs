@@ -15,16 +15,13 @@ use std::{
     time::Duration,
 };
 
-use host_abi::{
-    gates::CustomMessage,
-    ops::{DeliverAs, LogLevel, SendMessage},
-};
+use host_abi::ops::{DeliverAs, LogLevel, SendMessage};
 use tokio::{sync::Notify, time::MissedTickBehavior};
 
 use super::{
     Mailroom,
     holds::Holds,
-    text::{handed_over, mail_matches_user_text},
+    text::{handed_over, mail_matches_user_text, mail_message},
     tree::LiveChild,
 };
 use crate::{
@@ -45,9 +42,6 @@ pub const POSTMAN_INTERVAL_MS: u64 = 2000;
 
 /// How often mail of other processes is looked for while a call holds its mailbox.
 pub const HOLD_POLL_MS: u64 = 250;
-
-/// Type of the messages that carry mail to root.
-pub const MAIL_TYPE: &str = "legion-mail";
 
 /// After its own pause of this length a postman lets others heartbeat before it looks for orphans (LED-61).
 const PAUSE_MS: i64 = 10_000;
@@ -521,18 +515,8 @@ impl Postman {
 
 /// MAIL-20: an idle root is woken by urgent mail only.
 fn mail_to_root(message: &MessageRow, sender: &nodes::NodeRow) -> SendMessage {
-    let text = handed_over(message, sender);
     SendMessage {
-        message: CustomMessage {
-            custom_type: MAIL_TYPE.to_owned(),
-            content: text.text,
-            display: true,
-            details: Some(serde_json::json!({
-                "schema": "legion.notice/1",
-                "kind": "mail",
-                "mail": { "id": text.id, "from": text.from, "kind": text.kind, "urgency": text.urgency, "subject": text.subject },
-            })),
-        },
+        message: mail_message(&handed_over(message, sender)),
         deliver_as: Some(DeliverAs::FollowUp),
         trigger_turn: Some(message.urgency == Urgency::ActionNeeded),
     }

@@ -1,5 +1,8 @@
 //! What a mail says when it is handed over, and how it is found again in a transcript.
 
+use host_abi::gates::CustomMessage;
+use serde_json::json;
+
 use crate::{
     core::mail::{MAIL_TEXT_MARK, MailKind, Urgency, platform_prefix},
     error::{Code, SubagentError},
@@ -120,6 +123,24 @@ pub fn handed_over(message: &MessageRow, sender: &NodeRow) -> MailText {
             "{MAIL_TEXT_MARK}{id}] {kind} from {} ({}) · {urgency}\nSubject: {subject}\n\n{body}",
             sender.name, sender.role
         ),
+    }
+}
+
+/// Type of the messages that carry mail to root.
+pub const MAIL_TYPE: &str = "legion-mail";
+
+/// A mail as a message of the root's session (NTF-4).
+pub fn mail_message(mail: &MailText) -> CustomMessage {
+    let MailText { id, from, kind, urgency, subject, text } = mail;
+    CustomMessage {
+        custom_type: MAIL_TYPE.to_owned(),
+        content: text.clone(),
+        display: true,
+        details: Some(json!({
+            "schema": "legion.notice/1",
+            "kind": "mail",
+            "mail": { "id": id, "from": from, "kind": kind, "urgency": urgency, "subject": subject },
+        })),
     }
 }
 

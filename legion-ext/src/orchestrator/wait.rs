@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock,
-    core::naming::normalize_name,
+    core::{caps::mail_bytes, naming::normalize_name},
     error::{Code, SubagentError},
     runs::artifacts::read_page,
     supervisor::activity::Activity,
@@ -32,12 +32,6 @@ pub(super) const DEADLINE_REASON: &str = "collect deadline reached; the child is
 const DEFAULT_BUDGET_MS: u64 = 1_800_000;
 /// Partial results come at most this often (LINE-10).
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-
-/// Bytes of a whole tool result, of a result body at least, and of the lines of one target (CAP-2, LINE-11).
-const RESULT_BYTES: usize = 49_152;
-const BODY_BYTES: usize = 2_048;
-const BODIES: usize = 20;
-const LINES_BYTES: usize = 512;
 
 /// A child that a call waits for.
 pub(super) struct Target {
@@ -317,8 +311,7 @@ impl Orchestrator {
 async fn take_mail(hold: &mut Option<Box<dyn Hold>>, targets: usize) -> Taken {
     let Some(hold) = hold else { return std::future::pending().await };
     hold.arrived().await;
-    let kept = targets * LINES_BYTES + targets.min(BODIES) * BODY_BYTES;
-    hold.take(RESULT_BYTES.saturating_sub(kept).max(BODY_BYTES)).await
+    hold.take(mail_bytes(targets)).await
 }
 
 fn size(kid: &Kid) -> u64 {

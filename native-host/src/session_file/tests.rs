@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn spec() -> HeaderSpec {
-    HeaderSpec { cwd: "/work".into(), id: Some("s-1".into()), parent: Some("/p.jsonl".into()) }
+    HeaderSpec { cwd: "/srv".into(), id: Some("s-1".into()), parent: Some("/p.jsonl".into()) }
 }
 
 fn answer(text: &str) -> Message {
@@ -48,7 +48,7 @@ fn an_absent_or_empty_file_is_begun() {
         assert_eq!((file.id(), file.leaf(), file.path()), ("s-1", None, Some(path.as_path())));
         let header = &lines(&path)[0];
         assert_eq!(header["type"], "session");
-        assert_eq!((&header["version"], &header["id"], &header["cwd"]), (&json!(3), &json!("s-1"), &json!("/work")));
+        assert_eq!((&header["version"], &header["id"], &header["cwd"]), (&json!(3), &json!("s-1"), &json!("/srv")));
         assert_eq!(header["parentSession"], "/p.jsonl");
     }
     let mode = fs::metadata(dir.path().join("deep/er/new.jsonl")).unwrap().permissions().mode();
